@@ -1,0 +1,112 @@
+"""Sets of half-open intervals on integer nanoseconds, as two sorted arrays. Knows no domain.
+
+A *set* is a pair (starts, ends) of int64 arrays, sorted, disjoint, non-touching, every length > 0.
+`union` makes a set of any spans; all other functions take sets and return sets or lengths.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Int64 = npt.NDArray[np.int64]
+IntervalSet = tuple[Int64, Int64]
+
+EMPTY: IntervalSet = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
+
+
+def union(starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> IntervalSet:
+    """The union of any spans: unsorted, overlapping and empty ones are fine.
+
+    >>> [a.tolist() for a in union(np.array([5, 0, 2]), np.array([6, 3, 4]))]
+    [[0, 5], [4, 6]]
+    """
+    keep = ends > starts
+    starts, ends = starts[keep], ends[keep]
+    if len(starts) == 0:
+        return EMPTY
+    if np.any(starts[1:] < starts[:-1]):
+        order = np.argsort(starts, kind="stable")
+        starts, ends = starts[order], ends[order]
+    reach = np.maximum.accumulate(ends)
+    first = np.ones(len(starts), dtype=bool)
+    first[1:] = starts[1:] > reach[:-1]
+    at = np.flatnonzero(first)
+    return starts[at], reach[np.append(at[1:], len(starts)) - 1]
+
+
+def length(a: IntervalSet) -> int:
+    """Total length."""
+    return int((a[1] - a[0]).sum())
+
+
+def gaps(a: IntervalSet) -> IntervalSet:
+    """The holes between the first start and the last end."""
+    return a[1][:-1], a[0][1:]
+
+
+def complement(a: IntervalSet, start: int, end: int) -> IntervalSet:
+    """What of [start, end) the set does not cover."""
+    inside = clip(a, start, end)
+    starts = np.concatenate([np.array([start], dtype=np.int64), inside[1]])
+    ends = np.concatenate([inside[0], np.array([end], dtype=np.int64)])
+    keep = ends > starts
+    return starts[keep], ends[keep]
+
+
+def clip(a: IntervalSet, start: int, end: int) -> IntervalSet:
+    """The part of the set inside [start, end)."""
+    starts, ends = np.maximum(a[0], start), np.minimum(a[1], end)
+    keep = ends > starts
+    return starts[keep], ends[keep]
+
+
+def intersect(a: IntervalSet, b: IntervalSet) -> IntervalSet:
+    """What both sets cover."""
+    if len(a[0]) == 0 or len(b[0]) == 0:
+        return EMPTY
+    # A point is in both exactly where the running count of open intervals is two.
+    points = np.concatenate([a[0], b[0], a[1], b[1]])
+    step = np.ones(len(points), dtype=np.int64)
+    step[len(a[0]) + len(b[0]) :] = -1
+    order = np.lexsort((step, points))
+    points, depth = points[order], np.cumsum(step[order])
+    at = np.flatnonzero(depth[:-1] == 2)
+    starts, ends = points[at], points[at + 1]
+    keep = ends > starts
+    return starts[keep], ends[keep]
+
+
+def subtract(a: IntervalSet, b: IntervalSet) -> IntervalSet:
+    """What the first set covers and the second does not."""
+    if len(a[0]) == 0 or len(b[0]) == 0:
+        return a
+    low = int(min(a[0][0], b[0][0]))
+    high = int(max(a[1][-1], b[1][-1]))
+    return intersect(a, complement(b, low, high))
+
+
+def covered(a: IntervalSet, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> Int64:
+    """How much of each span [starts[i], ends[i]) the set covers, shape of `starts`.
+
+    The spans may overlap and be in any order. O((n + m) log n) by prefix sums.
+    """
+    if len(a[0]) == 0:
+        return np.zeros(len(starts), dtype=np.int64)
+    total = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(a[1] - a[0])])
+
+    def before(t: npt.NDArray[np.int64]) -> Int64:
+        i = np.searchsorted(a[0], t, side="right")
+        last = np.maximum(i - 1, 0)
+        partial = np.minimum(t, a[1][last]) - a[0][last]
+        return np.where(i > 0, total[last] + partial, 0)
+
+    return np.maximum(before(ends) - before(starts), 0)
+
+
+def contains(a: IntervalSet, points: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Whether each point lies inside the set."""
+    if len(a[0]) == 0:
+        return np.zeros(len(points), dtype=bool)
+    i = np.searchsorted(a[0], points, side="right") - 1
+    return (i >= 0) & (points < a[1][np.maximum(i, 0)])

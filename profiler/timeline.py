@@ -1,0 +1,431 @@
+"""The timeline: columns every later stage reads, and what each means.
+
+Times are int64 nanoseconds from `Timeline.origin_ns`; nothing here is a float. One row per span.
+Rows are sorted by track, then start, then longer first, so a track is a slice of rows and a
+parent always stands before its children. Names and categories are codes into `strings`.
+
+This module is pure data: it imports nothing of ours above `kinds` and `ids`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stallscope.profiler.ids import NO_ID, TEXT_ID_BASE, decode_id
+from stallscope.profiler.kinds import DEVICE_WORK, KIND_NAMES, Kind
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Int64 = npt.NDArray[np.int64]
+Int32 = npt.NDArray[np.int32]
+Bool = npt.NDArray[np.bool_]
+
+NO_TIME = -(1 << 63)
+"""A time that the source did not give or that could not be read."""
+
+# Tags of ArgStore.tag
+ARG_INT, ARG_FLOAT, ARG_STRING, ARG_JSON, ARG_CONST, ARG_BIGINT = range(6)
+
+
+class StringTable:
+    """Interned texts. `code(text)` gives the number, `table[code]` the text."""
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        self.texts: list[str] = list(texts)
+        self._codes: dict[str, int] | None = None
+
+    def code(self, text: str) -> int:
+        if self._codes is None:
+            self._codes = {}
+            for i, known in enumerate(self.texts):
+                self._codes.setdefault(known, i)
+        code = self._codes.get(text)
+        if code is None:
+            code = self._codes[text] = len(self.texts)
+            self.texts.append(text)
+        return code
+
+    def codes(self, texts: Sequence[str]) -> Int32:
+        """Codes of many texts, shape (n,)."""
+        return np.fromiter((self.code(t) for t in texts), dtype=np.int32, count=len(texts))
+
+    def find(self, text: str) -> int:
+        """The code of a text that is already here, else -1; never adds."""
+        if self._codes is None:
+            self.code(self.texts[0] if self.texts else "")
+        return self._codes.get(text, -1) if self._codes is not None else -1
+
+    def __getitem__(self, code: int) -> str:
+        return self.texts[code]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+
+@dataclass
+class ArgStore:
+    """Arguments of source events, long form: one row per (event, key), sorted by event.
+
+    `tag` tells what `value` is: ARG_INT the integer; ARG_FLOAT the float64's bits; ARG_STRING a code
+    of `strings`; ARG_JSON a code of `strings` holding raw JSON text (lists and objects), decoded once
+    per distinct text; ARG_CONST 1 true, 0 false, -1 null; ARG_BIGINT a code of the decimal text.
+    """
+
+    strings: StringTable
+    keys: list[str]
+    event: Int32
+    key: npt.NDArray[np.uint16]
+    tag: npt.NDArray[np.uint8]
+    value: Int64
+    _first: Int64 | None = None
+    _decoded: dict[int, Any] = field(default_factory=dict)
+
+    @classmethod
+    def empty(cls, strings: StringTable | None = None) -> ArgStore:
+        table = StringTable() if strings is None else strings
+        none = np.zeros(0)
+        return cls(table, [], none.astype(np.int32), none.astype(np.uint16), none.astype(np.uint8),
+                   none.astype(np.int64))  # fmt: skip
+
+    def of(self, event: int) -> dict[str, Any]:
+        """All arguments of one source event, decoded."""
+        lo, hi = np.searchsorted(self.event, [event, event + 1])
+        return {
+            self.keys[self.key[i]]: self._decode(int(self.tag[i]), int(self.value[i]))
+            for i in range(int(lo), int(hi))
+        }
+
+    def _decode(self, tag: int, value: int) -> Any:
+        if tag == ARG_INT:
+            return value
+        if tag == ARG_FLOAT:
+            return float(np.int64(value).view(np.float64))
+        if tag == ARG_STRING:
+            return self.strings[value]
+        if tag == ARG_BIGINT:
+            return int(self.strings[value])
+        if tag == ARG_CONST:
+            return None if value < 0 else bool(value)
+        if value not in self._decoded:
+            try:
+                self._decoded[value] = json.loads(self.strings[value])
+            except ValueError:
+                self._decoded[value] = self.strings[value]
+        return self._decoded[value]
+
+    def _entries(self, key: str) -> npt.NDArray[np.intp]:
+        if key not in self.keys:
+            return np.zeros(0, dtype=np.intp)
+        return np.flatnonzero(self.key == self.keys.index(key))
+
+    def ints(self, key: str, events: int, missing: int = -1) -> Int64:
+        """One int64 per source event, shape (events,); floats are truncated, texts are `missing`."""
+        out = np.full(events, missing, dtype=np.int64)
+        at = self._entries(key)
+        tag, value = self.tag[at], self.value[at]
+        number = np.where(tag == ARG_FLOAT, 0, value)
+        is_float = tag == ARG_FLOAT
+        if is_float.any():
+            floats = value[is_float].view(np.float64)
+            finite = np.where(np.abs(floats) < 2.0**62, floats, missing)
+            number[is_float] = np.where(np.isnan(finite), missing, finite).astype(np.int64)
+        text = tag == ARG_STRING
+        if text.any():
+            number[text] = [self._text_int(int(v), missing) for v in value[text]]
+        good = text | is_float | (tag == ARG_INT)
+        out[self.event[at[good]]] = number[good]
+        return out
+
+    def _text_int(self, code: int, missing: int) -> int:
+        text = self.strings[code].strip()
+        digits = text[1:] if text[:1] == "-" else text
+        return int(text) if digits.isdecimal() and len(digits) < 19 else missing
+
+    def floats(self, key: str, events: int) -> npt.NDArray[np.float64]:
+        """One float64 per source event, shape (events,); NaN where there is none."""
+        out = np.full(events, np.nan)
+        at = self._entries(key)
+        tag, value = self.tag[at], self.value[at]
+        whole = tag == ARG_INT
+        out[self.event[at[whole]]] = value[whole]
+        real = tag == ARG_FLOAT
+        out[self.event[at[real]]] = value[real].view(np.float64)
+        return out
+
+    def ids(self, key: str, events: int) -> Int64:
+        """One id per source event as `ids.encode_id` makes it; NO_ID where there is none."""
+        out = np.full(events, NO_ID, dtype=np.int64)
+        at = self._entries(key)
+        tag, value = self.tag[at], self.value[at]
+        whole = tag == ARG_INT
+        out[self.event[at[whole]]] = value[whole]
+        text = (tag == ARG_STRING) | (tag == ARG_BIGINT)
+        for i in at[text]:
+            code = int(self.value[i])
+            plain = self._text_int(code, NO_ID)
+            out[self.event[i]] = plain if plain != NO_ID else TEXT_ID_BASE - code
+        return out
+
+    def codes(self, key: str, events: int) -> tuple[Int32, list[Any]]:
+        """Distinct values of a key: a code per source event (-1 none) and the decoded values.
+
+        Shapes and dtypes repeat: 3 M events hold some thousand distinct texts, so each is decoded once.
+        """
+        out = np.full(events, -1, dtype=np.int32)
+        at = self._entries(key)
+        if len(at) == 0:
+            return out, []
+        packed = np.stack([self.tag[at].astype(np.int64), self.value[at]])
+        distinct, inverse = np.unique(packed, axis=1, return_inverse=True)
+        out[self.event[at]] = np.asarray(inverse).reshape(-1)
+        return out, [self._decode(int(t), int(v)) for t, v in distinct.T]
+
+    def __len__(self) -> int:
+        return len(self.event)
+
+
+@dataclass(frozen=True)
+class Track:
+    """A lane of the timeline: a host thread, a device stream, or a set of labels.
+
+    `role` is "host" (call tree), "device" (work of one stream) or "label" (mirrored annotations,
+    profiler overhead, derived rows): only "device" tracks count as device time.
+    """
+
+    name: str
+    role: str
+    rank: int = -1
+    process: int | str = -1
+    process_name: str = ""
+    thread: int | str = -1
+    device: int = -1
+    stream: int | str = -1
+
+
+@dataclass
+class Spans:
+    """The span columns, all of shape (n,).
+
+    `parent` is a row or -1; `depth` 0 at the root of a thread; `self_ns` duration less children,
+    children clipped to their parent; `launch_row` the host call that started a device span, or -1;
+    `source` the number of the event in the source, which is the key of `Timeline.args`.
+    """
+
+    start_ns: Int64
+    dur_ns: Int64
+    name: Int32
+    category: Int32
+    kind: npt.NDArray[np.int8]
+    track: Int32
+    correlation: Int64
+    external_id: Int64
+    source: Int32
+    parent: Int32
+    depth: Int32
+    self_ns: Int64
+    launch_row: Int32
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    @property
+    def end_ns(self) -> Int64:
+        return self.start_ns + self.dur_ns
+
+    @classmethod
+    def empty(cls) -> Spans:
+        types = {"start_ns": "i8", "dur_ns": "i8", "name": "i4", "category": "i4", "kind": "i1", "track": "i4",
+                 "correlation": "i8", "external_id": "i8", "source": "i4", "parent": "i4", "depth": "i4",
+                 "self_ns": "i8", "launch_row": "i4"}  # fmt: skip
+        return cls(**{name: np.zeros(0, dtype=t) for name, t in types.items()})
+
+    def take(self, rows: npt.NDArray[Any]) -> Spans:
+        """The given rows; `parent` and `launch_row` still point into the old numbering."""
+        return Spans(**{f.name: getattr(self, f.name)[rows] for f in dataclasses.fields(self)})
+
+
+@dataclass
+class Counters:
+    """Sampled values, shape (n,): `name` is a string code, `track` a track or -1, `value` a float64."""
+
+    time_ns: Int64
+    name: Int32
+    track: Int32
+    value: npt.NDArray[np.float64]
+
+    @classmethod
+    def empty(cls) -> Counters:
+        return cls(np.zeros(0, "i8"), np.zeros(0, "i4"), np.zeros(0, "i4"), np.zeros(0, "f8"))
+
+    def __len__(self) -> int:
+        return len(self.time_ns)
+
+
+@dataclass
+class Flows:
+    """Arrows between spans, shape (n,): rows of both ends (-1 where an end has no span) and a label."""
+
+    from_row: Int32
+    to_row: Int32
+    name: Int32
+
+    @classmethod
+    def empty(cls) -> Flows:
+        return cls(np.zeros(0, "i4"), np.zeros(0, "i4"), np.zeros(0, "i4"))
+
+    def __len__(self) -> int:
+        return len(self.from_row)
+
+
+@dataclass
+class Allocations:
+    """Memory events, shape (n,): bytes > 0 allocates, < 0 frees; total is -1 where unknown.
+
+    `address` is the allocator's address (0 unknown), `device` -1 for host memory, `row` the span that
+    was running on that thread, or -1.
+    """
+
+    time_ns: Int64
+    bytes: Int64
+    total_bytes: Int64
+    address: Int64
+    device: Int32
+    track: Int32
+
+    @classmethod
+    def empty(cls) -> Allocations:
+        return cls(np.zeros(0, "i8"), np.zeros(0, "i8"), np.zeros(0, "i8"), np.zeros(0, "i8"),
+                   np.zeros(0, "i4"), np.zeros(0, "i4"))  # fmt: skip
+
+    def __len__(self) -> int:
+        return len(self.time_ns)
+
+
+@dataclass
+class Marks:
+    """Points in time without a length (instants), shape (n,): name code and track (-1 global)."""
+
+    time_ns: Int64
+    name: Int32
+    track: Int32
+    source: Int32
+
+    @classmethod
+    def empty(cls) -> Marks:
+        return cls(np.zeros(0, "i8"), np.zeros(0, "i4"), np.zeros(0, "i4"), np.zeros(0, "i4"))
+
+    def __len__(self) -> int:
+        return len(self.time_ns)
+
+
+@dataclass
+class Timeline:
+    """All columns of one capture. `origin_ns` is the absolute time of start_ns 0 on `clock`.
+
+    `clock` is "realtime" (UNIX epoch), "boot", or "unknown" (the file's own zero).
+    """
+
+    strings: StringTable
+    spans: Spans
+    tracks: list[Track]
+    args: ArgStore
+    origin_ns: int = 0
+    clock: str = "unknown"
+    counters: Counters = field(default_factory=Counters.empty)
+    flows: Flows = field(default_factory=Flows.empty)
+    allocations: Allocations = field(default_factory=Allocations.empty)
+    marks: Marks = field(default_factory=Marks.empty)
+
+    # -- looking things up -------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self.spans)
+
+    def name(self, row: int) -> str:
+        """The name of a span."""
+        return self.strings[int(self.spans.name[row])]
+
+    def category(self, row: int) -> str:
+        """The category the source gave a span ("" for none)."""
+        code = int(self.spans.category[row])
+        return self.strings[code] if code >= 0 else ""
+
+    def track_of(self, row: int) -> Track:
+        return self.tracks[int(self.spans.track[row])]
+
+    def arguments(self, row: int) -> dict[str, Any]:
+        """All arguments of a span, decoded now."""
+        return self.args.of(int(self.spans.source[row]))
+
+    def correlation(self, row: int) -> int | str | None:
+        return decode_id(int(self.spans.correlation[row]), self.strings.texts)
+
+    def external_id(self, row: int) -> int | str | None:
+        return decode_id(int(self.spans.external_id[row]), self.strings.texts)
+
+    def rows(self, *kinds: Kind) -> npt.NDArray[np.intp]:
+        """Rows of the given kinds, in timeline order."""
+        wanted = np.zeros(len(Kind), dtype=bool)
+        wanted[list(kinds)] = True
+        return np.flatnonzero(wanted[self.spans.kind])
+
+    def device_work(self) -> npt.NDArray[np.intp]:
+        """Rows of kernels, collectives, copies and memsets."""
+        return self.rows(*DEVICE_WORK)
+
+    def track_rows(self, track: int) -> slice:
+        """The rows of one track."""
+        lo, hi = np.searchsorted(self.spans.track, [track, track + 1])
+        return slice(int(lo), int(hi))
+
+    def ancestors(self, row: int) -> Iterator[int]:
+        """The parents of a span, innermost first."""
+        up = int(self.spans.parent[row])
+        while up >= 0:
+            yield up
+            up = int(self.spans.parent[up])
+
+    def arg_ints(self, key: str, missing: int = -1) -> Int64:
+        """An integer argument per row, shape (n,)."""
+        return self.args.ints(key, self._sources(), missing)[self.spans.source]
+
+    def arg_floats(self, key: str) -> npt.NDArray[np.float64]:
+        """A number argument per row, shape (n,), NaN where absent."""
+        return self.args.floats(key, self._sources())[self.spans.source]
+
+    def arg_codes(self, key: str) -> tuple[Int32, list[Any]]:
+        """A code per row (-1 none), shape (n,), and the distinct decoded values."""
+        codes, values = self.args.codes(key, self._sources())
+        return codes[self.spans.source], values
+
+    def _sources(self) -> int:
+        top = int(self.spans.source.max()) + 1 if len(self.spans) else 0
+        return max(top, int(self.args.event[-1]) + 1 if len(self.args) else 0)
+
+    def match_names(self, test: Any) -> Bool:
+        """`test(name)` per row, called once per distinct name. Shape (n,)."""
+        used = np.unique(self.spans.name)
+        table = np.zeros(max(len(self.strings), 1), dtype=bool)
+        for code in used:
+            table[code] = bool(test(self.strings[int(code)]))
+        return table[self.spans.name]
+
+    # -- views for people --------------------------------------------------------------------------
+
+    def frame(self) -> pd.DataFrame:
+        """The spans as a DataFrame with readable names; pandas is imported only here."""
+        import pandas as pd
+
+        texts = pd.Index(self.strings.texts)
+        columns: dict[str, Any] = {f.name: getattr(self.spans, f.name) for f in dataclasses.fields(self.spans)}
+        columns["name"] = texts.take(self.spans.name) if len(texts) else []
+        columns["kind"] = pd.Categorical.from_codes(self.spans.kind, [KIND_NAMES[k] for k in Kind])
+        return pd.DataFrame(columns)
