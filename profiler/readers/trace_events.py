@@ -155,7 +155,7 @@ def _columns(events: list[msgspec.Raw], meta: dict[str, Any], top_level: str) ->
         pid[i] = _plain_id(event.pid, strings)
         tid[i] = _plain_id(event.tid, strings)
         ident[i] = _plain_id(event.id, strings)
-        if not event.args or bytes(event.args[:1]) != b"{":
+        if not event.args or bytes(event.args)[:1] != b"{":
             continue
         for key, value in args_decoder.decode(event.args).items():
             tag, number = _argument(bytes(value), strings)

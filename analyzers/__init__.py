@@ -1,0 +1,1 @@
+"""Reads sessions, yields findings; draws and prints nothing."""

@@ -1,0 +1,1 @@
+"""Record and read: hooks and readers fill one timeline. Imports nothing of ours above it."""

@@ -1,0 +1,297 @@
+"""Event batches in, a finished Timeline out: sort, nest, link. Every reader and hook ends here.
+
+A reader adds tracks, then batches of spans as columns in any order and with absolute times; the
+builder numbers them (the *event number*), so that flows, links and arguments can refer to them before
+the rows exist. `finish` derives what all later stages share: rows in order, call trees, launch links.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stallscope.profiler.ids import NO_ID
+from stallscope.profiler.kinds import DEVICE_WORK, Kind
+from stallscope.profiler.links import join_launches
+from stallscope.profiler.nesting import nest
+from stallscope.profiler.notes import Notes
+from stallscope.profiler.timeline import (
+    Allocations,
+    ArgStore,
+    Counters,
+    Flows,
+    Int32,
+    Int64,
+    Marks,
+    Spans,
+    StringTable,
+    Timeline,
+    Track,
+)
+
+Codes = int | npt.NDArray[Any]
+
+
+@dataclass
+class _Batch:
+    track: Int32
+    start_ns: Int64
+    dur_ns: Int64
+    name: Int32
+    category: Int32
+    kind: npt.NDArray[np.int8]
+    correlation: Int64
+    external_id: Int64
+    source: Int32
+
+
+def _column(value: Codes, n: int, dtype: Any) -> npt.NDArray[Any]:
+    return np.full(n, value, dtype=dtype) if np.isscalar(value) else np.asarray(value, dtype=dtype)
+
+
+class TimelineBuilder:
+    """Collects spans, counters, flows, allocations and marks of one capture.
+
+    `args` may be the tokeniser's own store, then `source` of each batch is the number of the event
+    there; otherwise use `add_args`.
+    """
+
+    def __init__(self, strings: StringTable | None = None, args: ArgStore | None = None) -> None:
+        self.strings = args.strings if args is not None and strings is None else strings or StringTable()
+        self.notes = Notes()
+        self.tracks: list[Track] = []
+        self._track_codes: dict[Track, int] = {}
+        self._args = args
+        self._extra_args: list[tuple[Int32, str, npt.NDArray[np.uint8], Int64]] = []
+        self._next_source = 0 if args is None or len(args) == 0 else int(args.event[-1]) + 1
+        self._batches: list[_Batch] = []
+        self._events = 0
+        self._flows: list[tuple[Int64, Int64, Int32]] = []
+        self._links: list[tuple[Int64, Int64]] = []
+        self._counters: list[Counters] = []
+        self._allocations: list[Allocations] = []
+        self._marks: list[Marks] = []
+
+    def add_track(self, track: Track) -> int:
+        """The number of a track; equal tracks share one."""
+        code = self._track_codes.get(track)
+        if code is None:
+            code = self._track_codes[track] = len(self.tracks)
+            self.tracks.append(track)
+        return code
+
+    def add(
+        self,
+        *,
+        track: Codes,
+        start_ns: npt.NDArray[Any],
+        dur_ns: npt.NDArray[Any],
+        name: Codes,
+        kind: Codes,
+        category: Codes = -1,
+        correlation: Codes = NO_ID,
+        external_id: Codes = NO_ID,
+        source: npt.NDArray[Any] | None = None,
+    ) -> Int64:
+        """Add n spans; returns their event numbers, shape (n,).
+
+        `start_ns` absolute int64, `dur_ns` int64 >= 0; the rest arrays of shape (n,) or one value for
+        all. `name` and `category` are codes of `self.strings`; ids are `ids.encode_id` values. Times must
+        be valid: what to do with a missing time is the reader's decision.
+        """
+        n = len(start_ns)
+        if source is None:
+            source = np.arange(self._next_source, self._next_source + n, dtype=np.int32)
+        if n:
+            self._next_source = max(self._next_source, int(np.max(source)) + 1)
+        self._batches.append(
+            _Batch(
+                _column(track, n, np.int32),
+                np.asarray(start_ns, np.int64),
+                np.asarray(dur_ns, np.int64),
+                _column(name, n, np.int32),
+                _column(category, n, np.int32),
+                _column(kind, n, np.int8),
+                _column(correlation, n, np.int64),
+                _column(external_id, n, np.int64),
+                np.asarray(source, np.int32),
+            )
+        )
+        events = np.arange(self._events, self._events + n, dtype=np.int64)
+        self._events += n
+        return events
+
+    def sources(self, events: npt.NDArray[Any]) -> Int32:
+        """The source numbers (argument keys) of event numbers."""
+        return np.concatenate([b.source for b in self._batches])[events] if self._batches else np.zeros(0, np.int32)
+
+    def add_args(self, sources: npt.NDArray[Any], key: str, tag: Codes, value: npt.NDArray[Any]) -> None:
+        """One argument for each of n source numbers; `tag` and `value` as in ArgStore."""
+        self._extra_args.append(
+            (np.asarray(sources, np.int32), key, _column(tag, len(sources), np.uint8), np.asarray(value, np.int64))
+        )
+
+    def add_flows(self, from_events: npt.NDArray[Any], to_events: npt.NDArray[Any], name: Codes) -> None:
+        """Arrows between event numbers (-1 where an end has no span)."""
+        self._flows.append(
+            (
+                np.asarray(from_events, np.int64),
+                np.asarray(to_events, np.int64),
+                _column(name, len(from_events), np.int32),
+            )
+        )
+
+    def link(self, launches: npt.NDArray[Any], works: npt.NDArray[Any]) -> None:
+        """Say that host events started device events; such links are kept before any derived one."""
+        self._links.append((np.asarray(launches, np.int64), np.asarray(works, np.int64)))
+
+    def add_counters(self, time_ns: Int64, name: Codes, track: Codes, value: npt.NDArray[Any]) -> None:
+        n = len(time_ns)
+        self._counters.append(
+            Counters(
+                np.asarray(time_ns, np.int64),
+                _column(name, n, np.int32),
+                _column(track, n, np.int32),
+                np.asarray(value, np.float64),
+            )
+        )
+
+    def add_allocations(self, allocations: Allocations) -> None:
+        """Times absolute, like everything handed to the builder."""
+        self._allocations.append(allocations)
+
+    def add_marks(self, time_ns: npt.NDArray[Any], name: Codes, track: Codes, source: Codes = -1) -> None:
+        n = len(time_ns)
+        self._marks.append(
+            Marks(
+                np.asarray(time_ns, np.int64),
+                _column(name, n, np.int32),
+                _column(track, n, np.int32),
+                _column(source, n, np.int32),
+            )
+        )
+
+    # -- finishing ---------------------------------------------------------------------------------
+
+    def finish(self, clock: str = "unknown", origin_ns: int | None = None) -> Timeline:
+        """Sort, nest and link. The origin is the first span's start unless given."""
+        spans, row_of = self._sorted_spans()
+        marks = _concat(self._marks, Marks)
+        counters = _concat(self._counters, Counters)
+        allocations = _concat(self._allocations, Allocations)
+        if origin_ns is None:
+            origin_ns = self._first_time(spans, marks, counters)
+        spans.start_ns -= origin_ns
+        for table in (marks, counters, allocations):
+            table.time_ns = table.time_ns - origin_ns
+        args = self._all_args()
+        self._nest(spans)
+        flows = self._row_flows(row_of)
+        self._link(spans, row_of, flows)
+        return Timeline(
+            self.strings, spans, self.tracks, args, origin_ns, clock, counters, flows, allocations, marks
+        )
+
+    @staticmethod
+    def _first_time(spans: Spans, marks: Marks, counters: Counters) -> int:
+        for times in (spans.start_ns, marks.time_ns, counters.time_ns):
+            if len(times):
+                return int(times.min())
+        return 0
+
+    def _sorted_spans(self) -> tuple[Spans, Int64]:
+        if not self._batches:
+            return Spans.empty(), np.zeros(0, np.int64)
+        columns = {
+            name: np.concatenate([getattr(b, name) for b in self._batches]) for name in _Batch.__dataclass_fields__
+        }
+        self._batches.clear()
+        # A stable sort keeps file order where start and duration are equal.
+        order = np.lexsort((-columns["dur_ns"], columns["start_ns"], columns["track"]))
+        n = len(order)
+        row_of = np.empty(n, np.int64)
+        row_of[order] = np.arange(n)
+        sorted_columns = {name: column[order] for name, column in columns.items()}
+        return (
+            Spans(
+                **sorted_columns,
+                parent=np.full(n, -1, np.int32),
+                depth=np.zeros(n, np.int32),
+                self_ns=sorted_columns["dur_ns"].copy(),
+                launch_row=np.full(n, -1, np.int32),
+            ),
+            row_of,
+        )
+
+    def _nest(self, spans: Spans) -> None:
+        is_tree = np.array([t.role != "device" for t in self.tracks] or [False])
+        rows = np.flatnonzero(is_tree[spans.track]) if len(spans) else np.zeros(0, np.intp)
+        if len(rows) == 0:
+            return
+        tree = nest(spans.track[rows], spans.start_ns[rows], spans.dur_ns[rows])
+        spans.parent[rows] = np.where(tree.parent >= 0, rows[tree.parent], -1)
+        spans.depth[rows] = tree.depth
+        spans.self_ns[rows] = tree.self_ns
+        self._clamp_open_frames(spans, rows, tree.effective_end_ns)
+
+    def _clamp_open_frames(self, spans: Spans, rows: npt.NDArray[np.intp], effective_end_ns: Int64) -> None:
+        """A Python call cannot outlive its caller: frames the profiler never saw return are cut there."""
+        parent = spans.parent[rows]
+        python = (spans.kind[rows] == Kind.PYTHON) & (parent >= 0)
+        python &= spans.kind[np.maximum(parent, 0)] == Kind.PYTHON
+        over = python & (effective_end_ns < spans.start_ns[rows] + spans.dur_ns[rows])
+        if not over.any():
+            return
+        at = rows[over]
+        # below the resolution of any clock here it is rounding, not a lost return
+        lost = (spans.start_ns[at] + spans.dur_ns[at] - effective_end_ns[over]) > 1000
+        spans.dur_ns[at] = effective_end_ns[over] - spans.start_ns[at]
+        first = self.strings[int(spans.name[at[lost][0]])] if lost.any() else ""
+        self.notes.add(
+            "python-frame-clamped",
+            "info",
+            "Python frames ended after their caller (the return was never recorded); cut to the caller's end",
+            int(lost.sum()),
+            first,
+        )
+
+    def _row_flows(self, row_of: Int64) -> Flows:
+        if not self._flows:
+            return Flows.empty()
+        ends = [np.concatenate([f[i] for f in self._flows]) for i in range(2)]
+        rows = [np.where(e >= 0, row_of[np.maximum(e, 0)], -1).astype(np.int32) for e in ends]
+        return Flows(rows[0], rows[1], np.concatenate([f[2] for f in self._flows]))
+
+    def _link(self, spans: Spans, row_of: Int64, flows: Flows) -> None:
+        for launches, works in self._links:
+            spans.launch_row[row_of[works]] = row_of[launches]
+        join_launches(spans, flows)
+
+    def _all_args(self) -> ArgStore:
+        base = self._args if self._args is not None else ArgStore.empty(self.strings)
+        if not self._extra_args:
+            return base
+        keys = list(base.keys)
+        parts: list[tuple[Any, ...]] = [(base.event, base.key, base.tag, base.value)]
+        for sources, key, tag, value in self._extra_args:
+            if key not in keys:
+                keys.append(key)
+            parts.append((sources, np.full(len(sources), keys.index(key), np.uint16), tag, value))
+        event, key_code, tag_code, values = (np.concatenate(column) for column in zip(*parts, strict=True))
+        order = np.argsort(event, kind="stable")
+        return ArgStore(self.strings, keys, event[order], key_code[order], tag_code[order], values[order])
+
+
+def _concat(tables: list[Any], empty: Any) -> Any:
+    if not tables:
+        return empty.empty()
+    names = empty.__dataclass_fields__
+    return empty(**{name: np.concatenate([getattr(t, name) for t in tables]) for name in names})
+
+
+def is_device_work(kind: npt.NDArray[np.int8]) -> npt.NDArray[np.bool_]:
+    """Rows of the four classes that make a device busy."""
+    return np.isin(kind, [int(k) for k in DEVICE_WORK])

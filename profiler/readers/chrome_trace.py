@@ -1,0 +1,625 @@
+"""Kineto and Chrome trace-event files.
+
+Reads:  complete (X), begin/end (B/E) and async (b/e) spans, instants, counters, flows and metadata, from
+        torch.profiler on CUDA, HIP, XPU, MTIA and CPU (torch 1.4 to today), rocprof's Chrome dialect and plain
+        Chrome traces; `[memory]` instants become allocation events.
+Leaves: samples (P), object snapshots (N, O, D), clock syncs (c) and stack frame tables; each is counted in
+        a note. Ascend `trace_view.json` arrays have a reader of their own.
+
+What an event *is* follows from its category; where there is none, from the process it belongs to.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stallscope.profiler.builder import TimelineBuilder, is_device_work
+from stallscope.profiler.errors import InputError
+from stallscope.profiler.ids import NO_ID, decode_id
+from stallscope.profiler.kinds import Kind, is_collective
+from stallscope.profiler.notes import Notes
+from stallscope.profiler.readers.trace_events import RawEvents, tokenise
+from stallscope.profiler.session import Session
+from stallscope.profiler.timeline import NO_TIME, Allocations, Int64, Timeline, Track
+
+READER_VERSION = 1
+
+CATEGORY_KINDS: dict[str, Kind] = {
+    "cpu_op": Kind.OPERATOR,
+    "operator": Kind.OPERATOR,
+    "python_function": Kind.PYTHON,
+    "fee": Kind.PYTHON,
+    "user_annotation": Kind.ANNOTATION,
+    "gpu_user_annotation": Kind.DEVICE_ANNOTATION,
+    "cuda_profiler_range": Kind.DEVICE_ANNOTATION,
+    "mtia_user_annotation": Kind.DEVICE_ANNOTATION,
+    "kernel": Kind.KERNEL,
+    "concurrent_kernel": Kind.KERNEL,
+    "mtia_ccp_events": Kind.KERNEL,
+    "gpu_memcpy": Kind.MEMCPY,
+    "memcpy": Kind.MEMCPY,
+    "gpu_memset": Kind.MEMSET,
+    "memset": Kind.MEMSET,
+    "cuda_runtime": Kind.RUNTIME,
+    "cuda_driver": Kind.RUNTIME,
+    "hip_runtime": Kind.RUNTIME,
+    "hip_driver": Kind.RUNTIME,
+    "xpu_runtime": Kind.RUNTIME,
+    "xpu_driver": Kind.RUNTIME,
+    "mtia_runtime": Kind.RUNTIME,
+    "privateuse1_runtime": Kind.RUNTIME,
+    "privateuse1_driver": Kind.RUNTIME,
+    "glow_runtime": Kind.RUNTIME,
+    "runtime": Kind.RUNTIME,
+    "cuda_sync": Kind.DEVICE_WAIT,
+    "hip_sync": Kind.DEVICE_WAIT,
+    "overhead": Kind.OVERHEAD,
+    "trace": Kind.OTHER,
+}
+"""Lower-case category to kind; the producers differ only in case (torch 1.8 wrote "Kernel")."""
+
+_DEVICE_PROCESS = re.compile(r"^\d+ GPU(\d+)$|^CUDA functions$|^/device:(?:GPU|TPU|CUSTOM):(\d+)|^GPU (\d+)$|^NPU ?(\d*)$")
+_RUNTIME_NAME = re.compile(r"^(?:cuda|cu|hip|hsa|xpu|mtia)_?[A-Z_]|^(?:ur|ze)[A-Z]")
+_WAIT_NAME = re.compile(r"(?:^|_)wait(?:$|_)", re.IGNORECASE)
+_COPY_NAME = re.compile(r"memcpy|^copy(?:Buffer|Image)|rocclr.*copy|dma", re.IGNORECASE)
+_PROFILER_THREADS = ("__xpu_profiler__",)
+_WINDOW_END = "Record Window End"
+_IGNORED_PHASES = {"P": "samples", "N": "objects", "O": "objects", "D": "objects", "c": "clock syncs", "R": "marks"}
+_MAX_DURATION_NS = 30 * 24 * 3600 * 10**9
+"""Longer than 30 days is a broken record, not a span."""
+
+
+def read(path: Path) -> Session:
+    """Read one file. Raises InputError where nothing in it can be used."""
+    return interpret(tokenise(path), path.name)
+
+
+def interpret(raw: RawEvents, source: str) -> Session:
+    """Give tokenised events their meaning."""
+    return _Interpreter(raw, source).session()
+
+
+@dataclass
+class _Lanes:
+    """What metadata rows said about processes and threads, by encoded id."""
+
+    process: dict[int, str]
+    thread: dict[tuple[int, int], str]
+    labels: dict[int, str]
+
+
+class _Interpreter:
+    def __init__(self, raw: RawEvents, source: str) -> None:
+        self.raw = raw
+        self.source = source
+        self.builder = TimelineBuilder(raw.strings, raw.args)
+        self.notes: Notes = self.builder.notes
+        self.notes.extend(raw.notes)
+        self.texts = raw.strings.texts
+        self.lanes = self._lanes()
+
+    def session(self) -> Session:
+        if len(self.raw) == 0:
+            raise InputError(self.source, "no events in it", "Was anything recorded in the profiling window?")
+        kind = self._kinds()
+        events, ts, dur, kind = self._spans(kind)
+        if len(events) == 0:
+            raise InputError(self.source, "no events with a time in it", "Was anything recorded in the window?")
+        track = self._tracks(events, kind)
+        numbers = self.builder.add(
+            track=track,
+            start_ns=ts,
+            dur_ns=dur,
+            name=self._names(events),
+            kind=kind,
+            category=self.raw.cat[events],
+            correlation=self._correlations()[events],
+            external_id=self.raw.args.ids("External id", len(self.raw))[events],
+            source=events,
+        )
+        self._flows(events, ts, numbers)
+        self._instants()
+        self._counters()
+        self._leftovers()
+        base = _as_int(self.raw.meta.get("baseTimeNanoseconds"))
+        first = int(ts[kind != Kind.OVERHEAD].min()) if (kind != Kind.OVERHEAD).any() else int(ts.min())
+        timeline = self.builder.finish(origin_ns=first)
+        timeline.origin_ns += base
+        timeline.clock = "realtime" if timeline.origin_ns > 10**18 else "unknown"
+        _note_links(timeline, self.notes)
+        return Session(timeline, self._facts(timeline), self.notes)
+
+    # -- what the lanes are ------------------------------------------------------------------------
+
+    def _lanes(self) -> _Lanes:
+        raw = self.raw
+        lanes = _Lanes({}, {}, {})
+        for i in np.flatnonzero(raw.ph == ord("M")).tolist():
+            name = self.texts[raw.name[i]] if raw.name[i] >= 0 else ""
+            if name not in ("process_name", "thread_name", "process_labels"):
+                continue
+            args = raw.args.of(i)
+            value = str(args.get("name", args.get("labels", "")))
+            pid, tid = int(raw.pid[i]), int(raw.tid[i])
+            if name == "process_name":
+                lanes.process[pid] = value
+            elif name == "thread_name":
+                lanes.thread[(pid, tid)] = value
+            else:
+                lanes.labels[pid] = value
+        return lanes
+
+    def _id(self, code: int) -> int | str:
+        value = decode_id(int(code), self.texts)
+        return -1 if value is None else value
+
+    # -- kinds -------------------------------------------------------------------------------------
+
+    def _kinds(self) -> npt.NDArray[np.int8]:
+        """The kind of every event, shape (n,); meaningless for phases that are no spans."""
+        raw = self.raw
+        table = np.full(len(self.texts) + 1, -1, np.int8)
+        for code in np.unique(raw.cat):
+            if code >= 0:
+                table[code] = CATEGORY_KINDS.get(self.texts[code].lower(), Kind.OTHER)
+        kind = table[raw.cat]
+        untold = (kind < 0) | (kind == Kind.OTHER)
+        for pid in np.unique(raw.pid[untold]):
+            name = self.lanes.process.get(int(pid), str(self._id(pid)))
+            if _DEVICE_PROCESS.match(name):
+                kind[untold & (raw.pid == pid)] = Kind.KERNEL
+        kind[kind < 0] = Kind.OTHER
+        by_name = self._by_name(kind)
+        for tid in np.unique(raw.tid):
+            if self._id(tid) in _PROFILER_THREADS:
+                by_name[raw.tid == tid] = Kind.OVERHEAD
+        return by_name
+
+    def _by_name(self, kind: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
+        """Refine kernels (collective, wait, copy) and uncategorised calls by their distinct names."""
+        raw = self.raw
+        for code in np.unique(raw.name[(kind == Kind.KERNEL) | (kind == Kind.OTHER)]):
+            if code < 0:
+                continue
+            name = self.texts[code]
+            mine = raw.name == code
+            if is_collective(name):
+                kind[mine & (kind == Kind.KERNEL)] = Kind.COLLECTIVE
+            elif _RUNTIME_NAME.match(name) and not is_device_work(kind[mine]).any():
+                kind[mine & (kind == Kind.OTHER)] = Kind.RUNTIME
+            elif _WAIT_NAME.search(name):
+                kind[mine & self._category_is("mtia_ccp_events")] = Kind.DEVICE_WAIT
+            elif _COPY_NAME.search(name):
+                kind[mine & (kind == Kind.KERNEL) & (raw.cat < 0)] = Kind.MEMCPY
+        return kind
+
+    def _category_is(self, name: str) -> npt.NDArray[np.bool_]:
+        code = self.raw.strings.find(name)
+        return self.raw.cat == code if code >= 0 else np.zeros(len(self.raw), bool)
+
+    def _names(self, events: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
+        names = self.raw.name[events]
+        unnamed = names < 0
+        if unnamed.any():
+            names = np.where(unnamed, self.raw.strings.code("(unnamed)"), names)
+        return names.astype(np.int32)
+
+    # -- spans -------------------------------------------------------------------------------------
+
+    def _spans(self, kind: npt.NDArray[np.int8]) -> tuple[npt.NDArray[np.intp], Int64, Int64, npt.NDArray[np.int8]]:
+        """Event numbers, start, duration and kind of everything with a length."""
+        raw = self.raw
+        complete = np.flatnonzero(raw.ph == ord("X"))
+        ts, dur = raw.ts_ns[complete], raw.dur_ns[complete]
+        complete, ts, dur = self._valid(complete, ts, dur, kind[complete])
+        begun, begun_ts, begun_dur = self._begin_end(kind)
+        late, late_ts, late_dur = self._async(kind)
+        events = np.concatenate([complete, begun, late])
+        ts = np.concatenate([ts, begun_ts, late_ts])
+        kinds = kind[events]
+        self._after_window(ts, kinds)
+        return events, ts, np.concatenate([dur, begun_dur, late_dur]), kinds
+
+    def _valid(
+        self, events: npt.NDArray[np.intp], ts: Int64, dur: Int64, kind: npt.NDArray[np.int8]
+    ) -> tuple[npt.NDArray[np.intp], Int64, Int64]:
+        """Drop spans without a time, keep those without a length as points, say how many."""
+        work = is_device_work(kind)
+        timeless = ts == NO_TIME
+        known = ts[~timeless]
+        # a device record with ts 0 and dur 0 among later ones lost its time stamp (buffer overflow)
+        lost = work & (ts == 0) & (dur == 0) & (len(known) > 0 and int(np.median(known)) > 10**6)
+        bad_length = ~timeless & ~lost & ((dur < 0) | (dur > _MAX_DURATION_NS))
+        odd = lost | bad_length
+        self.notes.add("span-without-time", "data_loss", "spans without a readable start were left out",
+                       int(timeless.sum()), self._first(events, timeless))  # fmt: skip
+        self.notes.add("device-record-without-timestamp", "data_loss",
+                       "device records lost their time stamp in the profiler and were left out",
+                       int(lost.sum()), self._first(events, lost))  # fmt: skip
+        self.notes.add("invalid-duration", "data_loss",
+                       "spans had a missing, negative or impossible duration; kept as points without length",
+                       int(bad_length.sum()), self._first(events, bad_length))  # fmt: skip
+        self.notes.add("invalid-times", "warning", "events had invalid or missing times", int(odd.sum()))
+        keep = ~timeless & ~lost
+        return events[keep], ts[keep], np.where(bad_length, 0, dur)[keep]
+
+    def _first(self, events: npt.NDArray[np.intp], mask: npt.NDArray[np.bool_]) -> str:
+        if not mask.any():
+            return ""
+        at = int(events[mask][0])
+        name = self.texts[self.raw.name[at]] if self.raw.name[at] >= 0 else "(unnamed)"
+        return f"event {at}: {name[:80]}"
+
+    def _begin_end(self, kind: npt.NDArray[np.int8]) -> tuple[npt.NDArray[np.intp], Int64, Int64]:
+        """Pair B and E per thread: E closes the innermost open B; an open B runs to the end."""
+        raw = self.raw
+        edges = np.flatnonzero(((raw.ph == ord("B")) | (raw.ph == ord("E"))) & (raw.ts_ns != NO_TIME))
+        if len(edges) == 0:
+            return _no_spans()
+        edges = edges[np.argsort(raw.ts_ns[edges], kind="stable")]
+        end_of_trace = self._last_time()
+        stacks: dict[tuple[int, int], list[int]] = {}
+        spans: list[tuple[int, int, int]] = []
+        stray = 0
+        for i in edges.tolist():
+            stack = stacks.setdefault((int(raw.pid[i]), int(raw.tid[i])), [])
+            if raw.ph[i] == ord("B"):
+                stack.append(i)
+            elif stack:
+                begin = stack.pop()
+                spans.append((begin, int(raw.ts_ns[begin]), int(raw.ts_ns[i] - raw.ts_ns[begin])))
+            else:
+                stray += 1
+        left = [i for stack in stacks.values() for i in stack]
+        spans.extend((i, int(raw.ts_ns[i]), max(end_of_trace - int(raw.ts_ns[i]), 0)) for i in left)
+        self.notes.add("stray-end", "warning", "end events without a begin were ignored", stray)
+        self.notes.add("span-not-closed", "warning", "spans were never closed; drawn to the end of the trace",
+                       len(left), self._first(np.array(left, np.intp), np.ones(len(left), bool)))  # fmt: skip
+        return _span_columns(spans)
+
+    def _async(self, kind: npt.NDArray[np.int8]) -> tuple[npt.NDArray[np.intp], Int64, Int64]:
+        """Pair async begin and end by (category, id); each id gets a lane of its own."""
+        raw = self.raw
+        starts, ends = (ord("b"), ord("S")), (ord("e"), ord("F"))
+        edges = np.flatnonzero(np.isin(raw.ph, [*starts, *ends]) & (raw.ts_ns != NO_TIME))
+        if len(edges) == 0:
+            return _no_spans()
+        edges = edges[np.argsort(raw.ts_ns[edges], kind="stable")]
+        end_of_trace = self._last_time()
+        open_: dict[tuple[int, int], list[int]] = {}
+        spans: list[tuple[int, int, int]] = []
+        stray = 0
+        for i in edges.tolist():
+            stack = open_.setdefault((int(raw.cat[i]), int(raw.id[i])), [])
+            if raw.ph[i] in starts:
+                stack.append(i)
+            elif stack:
+                begin = stack.pop()
+                spans.append((begin, int(raw.ts_ns[begin]), int(raw.ts_ns[i] - raw.ts_ns[begin])))
+            else:
+                stray += 1
+        left = [i for stack in open_.values() for i in stack]
+        spans.extend((i, int(raw.ts_ns[i]), max(end_of_trace - int(raw.ts_ns[i]), 0)) for i in left)
+        self.notes.add("stray-async-end", "warning", "async ends without a begin were ignored", stray)
+        self.notes.add("async-not-closed", "warning", "async spans were never closed; drawn to the end of the trace",
+                       len(left), self._first(np.array(left, np.intp), np.ones(len(left), bool)))  # fmt: skip
+        for begin, _, _ in spans:
+            kind[begin] = Kind.OTHER
+        return _span_columns(spans)
+
+    def _last_time(self) -> int:
+        raw = self.raw
+        timed = raw.ts_ns != NO_TIME
+        length = np.where((raw.dur_ns > 0) & (raw.dur_ns <= _MAX_DURATION_NS), raw.dur_ns, 0)
+        return int((raw.ts_ns[timed] + length[timed]).max()) if timed.any() else 0
+
+    def _after_window(self, ts: Int64, kind: npt.NDArray[np.int8]) -> None:
+        """Runtime calls after the profiler closed its window are the profiler's own."""
+        code = self.raw.strings.find(_WINDOW_END)
+        if code < 0:
+            return
+        marks = self.raw.ts_ns[(self.raw.name == code) & (self.raw.ts_ns != NO_TIME)]
+        if len(marks):
+            kind[(kind == Kind.RUNTIME) & (ts >= int(marks.max()))] = Kind.OVERHEAD
+
+    # -- tracks ------------------------------------------------------------------------------------
+
+    def _tracks(self, events: npt.NDArray[np.intp], kind: npt.NDArray[np.int8]) -> npt.NDArray[np.int32]:
+        """The track of every span: thread, stream, or a lane of labels."""
+        raw = self.raw
+        n = len(raw)
+        on_device = is_device_work(kind) | (kind == Kind.DEVICE_WAIT)
+        # 0 host, 1 device work, 2 mirrored annotations, 3 profiler, 4 async
+        group = np.zeros(len(events), np.int64)
+        group[on_device] = 1
+        group[kind == Kind.DEVICE_ANNOTATION] = 2
+        group[kind == Kind.OVERHEAD] = 3
+        is_async = np.isin(raw.ph[events], [ord("b"), ord("S")])
+        group[is_async] = 4
+        device = raw.args.ints("device", n, missing=NO_TIME)[events]
+        stream = raw.args.ids("stream", n)[events]
+        pid, tid = raw.pid[events], raw.tid[events]
+        lane = np.where(on_device & (stream != NO_ID), stream, tid)
+        lane = np.where(is_async, raw.id[events], lane)
+        device = np.where(on_device, device, NO_TIME)
+        columns = [group, pid, lane, device]
+        code = np.zeros(len(events), np.int64)
+        for column in columns:
+            distinct, inverse = np.unique(column, return_inverse=True)
+            code = code * len(distinct) + inverse.reshape(-1)
+            code = np.unique(code, return_inverse=True)[1].reshape(-1)
+        first = np.unique(code, return_index=True)[1]
+        rank = _rank(raw.meta)
+        track_of = np.empty(len(first), np.int32)
+        for number, at in enumerate(first.tolist()):
+            track_of[number] = self.builder.add_track(
+                self._track(int(group[at]), int(pid[at]), int(tid[at]), int(lane[at]), int(device[at]), rank)
+            )
+        return track_of[code]
+
+    def _track(self, group: int, pid: int, tid: int, lane: int, device: int, rank: int) -> Track:
+        process = self._id(pid)
+        name = self.lanes.process.get(pid, "")
+        thread_name = self.lanes.thread.get((pid, tid), "")
+        if group == 1:
+            number = device if device != NO_TIME else self._device_number(process, name)
+            stream = self._stream(self._id(lane), thread_name)
+            label = thread_name or f"stream {stream}"
+            return Track(label, "device", rank, process, name, device=number, stream=stream)
+        roles = {0: "host", 2: "label", 3: "label", 4: "label"}
+        thread = self._id(tid)
+        label = thread_name or (f"thread {thread}" if thread != -1 else "thread")
+        if group == 2:
+            label = f"annotations ({label})"
+        elif group == 3:
+            label = "profiler overhead"
+        elif group == 4:
+            label = f"async {self._id(lane)}"
+        number = device if group == 2 and device != NO_TIME else -1
+        role = "label" if group == 0 and process in ("Spans", "Traces") else roles[group]
+        return Track(label, role, rank, process, name, thread, number)
+
+    @staticmethod
+    def _device_number(process: int | str, name: str) -> int:
+        match = _DEVICE_PROCESS.match(name) or _DEVICE_PROCESS.match(str(process))
+        if match:
+            digits = next((g for g in match.groups() if g), "0")
+            return int(digits)
+        return process if isinstance(process, int) and 0 <= process < 4096 else 0
+
+    @staticmethod
+    def _stream(lane: int | str, thread_name: str) -> int | str:
+        if isinstance(lane, str) and (digits := re.search(r"(\d+)\s*$", lane)):
+            return int(digits[1])
+        return lane
+
+    # -- links and the rest ------------------------------------------------------------------------
+
+    def _correlations(self) -> Int64:
+        n = len(self.raw)
+        ids = self.raw.args.ids("correlation", n)
+        for key in ("correlation_id", "Index"):
+            if key in self.raw.args.keys:
+                other = self.raw.args.ids(key, n)
+                ids = np.where(ids == NO_ID, other, ids)
+        return ids
+
+    def _flows(self, events: npt.NDArray[np.intp], ts: Int64, numbers: Int64) -> None:
+        """Arrows: start (s) to finish (f, t) of one id and category, each end bound to a span."""
+        raw = self.raw
+        is_start = raw.ph == ord("s")
+        is_end = (raw.ph == ord("f")) | (raw.ph == ord("t"))
+        starts, ends = np.flatnonzero(is_start), np.flatnonzero(is_end)
+        if len(starts) == 0 or len(ends) == 0:
+            self.notes.add("flow-without-partner", "info", "flow ends without a partner", len(starts) + len(ends))
+            return
+        key = _hash(raw.id, raw.cat.astype(np.int64))
+        order = starts[np.argsort(key[starts], kind="stable")]
+        at = np.minimum(np.searchsorted(key[order], key[ends]), len(order) - 1)
+        partner = order[at]
+        hit = key[partner] == key[ends]
+        self.notes.add("flow-without-partner", "info", "flow ends without a partner",
+                       int((~hit).sum()) + int(len(starts) - len(np.unique(partner[hit]))))  # fmt: skip
+        bound = self._bind(np.concatenate([partner[hit], ends[hit]]), events, ts, numbers)
+        half = int(hit.sum())
+        label = np.where(raw.cat[ends[hit]] >= 0, raw.cat[ends[hit]], raw.name[ends[hit]])
+        self.builder.add_flows(bound[:half], bound[half:], label)
+
+    def _bind(self, points: npt.NDArray[Any], events: npt.NDArray[np.intp], ts: Int64, numbers: Int64) -> Int64:
+        """The span that starts exactly where a flow end stands on its lane, or -1.
+
+        Flow rows write plain numbers where the lane's own rows write "stream 7", so lanes are compared
+        by their trailing number.
+        """
+        raw = self.raw
+        lane = _hash(raw.pid, self._lane_numbers())
+        key = _hash(lane[events], ts)
+        order = np.argsort(key, kind="stable")
+        wanted = _hash(lane[points], raw.ts_ns[points])
+        at = np.minimum(np.searchsorted(key[order], wanted), len(order) - 1)
+        found = order[at]
+        hit = (key[found] == wanted) & (ts[found] == raw.ts_ns[points])
+        return np.where(hit, numbers[found], -1)
+
+    def _lane_numbers(self) -> Int64:
+        distinct, inverse = np.unique(self.raw.tid, return_inverse=True)
+        plain = np.array([self._lane_number(int(t)) for t in distinct], np.int64)
+        return plain[inverse.reshape(-1)]
+
+    def _lane_number(self, code: int) -> int:
+        value = self._id(code)
+        if isinstance(value, str) and (digits := re.search(r"(\d{1,18})\s*$", value)):
+            return int(digits[1])
+        return code
+
+    def _instants(self) -> None:
+        raw = self.raw
+        points = np.flatnonzero(np.isin(raw.ph, [ord("i"), ord("I"), ord("n")]) & (raw.ts_ns != NO_TIME))
+        if len(points) == 0:
+            return
+        is_memory = raw.name[points] == raw.strings.find("[memory]")
+        self._allocations(points[is_memory])
+        rest = points[~is_memory]
+        names = np.where(raw.name[rest] >= 0, raw.name[rest], raw.strings.code("(unnamed)"))
+        self.builder.add_marks(raw.ts_ns[rest], names, -1, rest)
+
+    def _allocations(self, events: npt.NDArray[np.intp]) -> None:
+        if len(events) == 0:
+            return
+        args, n = self.raw.args, len(self.raw)
+        on_host = args.ints("Device Type", n, 0)[events] == 0
+        self.builder.add_allocations(
+            Allocations(
+                time_ns=self.raw.ts_ns[events],
+                bytes=args.ints("Bytes", n, 0)[events],
+                total_bytes=args.ints("Total Allocated", n, -1)[events],
+                address=args.ints("Addr", n, 0)[events],
+                device=np.where(on_host, -1, args.ints("Device Id", n, 0)[events]).astype(np.int32),
+                track=np.full(len(events), -1, np.int32),
+            )
+        )
+
+    def _counters(self) -> None:
+        """One counter per (name, argument): a C event may carry several values."""
+        raw = self.raw
+        is_counter = (raw.ph == ord("C")) & (raw.ts_ns != NO_TIME)
+        if not is_counter.any():
+            return
+        n = len(raw)
+        entry = is_counter[raw.args.event]
+        for key_code in np.unique(raw.args.key[entry]):
+            key = raw.args.keys[int(key_code)]
+            values = raw.args.floats(key, n)
+            at = np.flatnonzero(is_counter & ~np.isnan(values))
+            for code in np.unique(raw.name[at]):
+                mine = at[raw.name[at] == code]
+                name = self.texts[code] if code >= 0 else "counter"
+                label = name if key in ("value", name) else f"{name} {key}"
+                self.builder.add_counters(raw.ts_ns[mine], raw.strings.code(label), -1, values[mine])
+
+    def _leftovers(self) -> None:
+        raw = self.raw
+        for phase, what in _IGNORED_PHASES.items():
+            self.notes.add(f"ignored-{what.replace(' ', '-')}", "info", f"{what} ({phase} events) are not read",
+                           int((raw.ph == ord(phase)).sum()))  # fmt: skip
+        unknown = (raw.ph == 0) & ~((raw.ts_ns != NO_TIME) & (raw.dur_ns != NO_TIME))
+        self.notes.add("skipped-elements", "info", "elements of the event list that are no events were skipped",
+                       int(unknown.sum()))  # fmt: skip
+
+    # -- facts -------------------------------------------------------------------------------------
+
+    def _facts(self, timeline: Timeline) -> dict[str, Any]:
+        meta = self.raw.meta
+        facts: dict[str, Any] = {
+            "source": self.source,
+            "format": "chrome-trace",
+            "reader_version": READER_VERSION,
+            "producer": self._producer(),
+            "devices": _devices(meta),
+            "source_events": len(self.raw),
+        }
+        for key in ("schemaVersion", "record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules",
+                    "cuda_runtime_version", "cuda_driver_version", "hip_runtime_version"):  # fmt: skip
+            if isinstance(meta.get(key), int | float | str):
+                facts[key] = meta[key]
+        info = meta.get("distributedInfo")
+        if isinstance(info, dict):
+            facts["distributed"] = {k: info[k] for k in ("backend", "rank", "world_size") if k in info}
+        if (rank := _rank(meta)) >= 0:
+            facts["rank"] = rank
+        return facts
+
+    def _producer(self) -> str:
+        meta = self.raw.meta
+        if "deviceProperties" in meta or "schemaVersion" in meta or "baseTimeNanoseconds" in meta:
+            return "torch.profiler (Kineto)"
+        if "viztracer_metadata" in meta:
+            return "VizTracer"
+        return "trace events"
+
+
+def _as_int(value: Any) -> int:
+    if isinstance(value, bool) or value is None:
+        return 0
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        return 0
+
+
+def _rank(meta: dict[str, Any]) -> int:
+    info = meta.get("distributedInfo")
+    return _as_int(info.get("rank", -1)) if isinstance(info, dict) and "rank" in info else -1
+
+
+def _devices(meta: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Device properties by device id (as text, so that they survive JSON)."""
+    known = meta.get("deviceProperties")
+    out: dict[str, dict[str, Any]] = {}
+    if not isinstance(known, list):
+        return out
+    names = {"name": "name", "totalGlobalMem": "memory_bytes", "numSms": "cores", "computeMajor": "compute_major",
+             "computeMinor": "compute_minor", "maxThreadsPerMultiprocessor": "threads_per_core",
+             "warpSize": "warp_size"}  # fmt: skip
+    for entry in known:
+        if isinstance(entry, dict) and "id" in entry:
+            out[str(entry["id"])] = {ours: entry[theirs] for theirs, ours in names.items() if theirs in entry}
+    return out
+
+
+def _hash(a: npt.NDArray[np.int64], b: npt.NDArray[np.int64]) -> Int64:
+    """A 64-bit mix of two columns; equal pairs give equal values, others collide with odds of 2^-64."""
+    with np.errstate(over="ignore"):
+        x = a.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        x ^= x >> np.uint64(29)
+        x += b.astype(np.uint64)
+        x *= np.uint64(0xBF58476D1CE4E5B9)
+        x ^= x >> np.uint64(32)
+        x *= np.uint64(0x94D049BB133111EB)
+        x ^= x >> np.uint64(29)
+    return x.view(np.int64)
+
+
+def _no_spans() -> tuple[npt.NDArray[np.intp], Int64, Int64]:
+    return np.zeros(0, np.intp), np.zeros(0, np.int64), np.zeros(0, np.int64)
+
+
+def _span_columns(spans: list[tuple[int, int, int]]) -> tuple[npt.NDArray[np.intp], Int64, Int64]:
+    if not spans:
+        return _no_spans()
+    table = np.array(spans, dtype=np.int64)
+    return table[:, 0].astype(np.intp), table[:, 1], table[:, 2]
+
+
+def _note_links(timeline: Timeline, notes: Notes) -> None:
+    """Notes every reader of launches owes: nothing on a device, kernels without a launch, inversions."""
+    work = timeline.device_work()
+    if len(work) == 0:
+        notes.add(
+            "no-device-activity",
+            "warning",
+            "no device activity was recorded: the run was CPU only, the profiler was asked for CPU activities, "
+            "it lacked permission for device counters (container, WSL), or nothing ran in the window",
+        )
+        return
+    launch = timeline.spans.launch_row[work]
+    unlinked = int((launch < 0).sum())
+    notes.add("unlinked-device-events", "info" if unlinked * 20 < len(work) else "warning",
+              f"of {len(work)} device events have no launch in the recording", unlinked)  # fmt: skip
+    linked = work[launch >= 0]
+    delay = timeline.spans.start_ns[linked] - timeline.spans.start_ns[timeline.spans.launch_row[linked]]
+    early = delay < 0
+    if early.any():
+        notes.add(
+            "clock-inversion",
+            "warning",
+            f"of {len(linked)} device events start before their launch call, by at most {-int(delay.min())} ns: "
+            "host and device clocks agree no better than that",
+            int(early.sum()),
+        )
