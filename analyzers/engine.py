@@ -1,0 +1,147 @@
+"""Runs the rules over a session and puts the report together. Decides severity and order, in one place."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from stallscope.analyzers.finding import (
+    DeviceSummary,
+    Finding,
+    Headline,
+    KernelTotal,
+    Report,
+    RuleOutcome,
+    Severity,
+)
+from stallscope.analyzers.finding import Step as ReportStep
+from stallscope.analyzers.registry import NotAnalysable, Rule
+from stallscope.analyzers.run import Run
+from stallscope.analyzers.verdict import verdict
+from stallscope.profiler import intervals
+from stallscope.profiler.device import DeviceView
+from stallscope.profiler.kinds import KIND_NAMES, Kind
+from stallscope.profiler.session import Session
+
+SEVERITY_LIMITS: tuple[tuple[float, Severity], ...] = ((0.10, "high"), (0.03, "medium"), (0.0, "low"))
+"""Recoverable share of the run at which a finding is high, medium, low (3 % and 15 % are XProf's host
+limits; 10 % is where a step is worth reworking)."""
+
+
+def analyze_session(session: Session, rules: Mapping[str, Rule]) -> Report:
+    """Run the rules; findings come by recoverable time, the largest first."""
+    run = Run(session)
+    findings: list[Finding] = []
+    outcomes: list[RuleOutcome] = []
+    for rule in rules.values():
+        found, outcome = _run_rule(rule, run)
+        findings.extend(found)
+        outcomes.append(outcome)
+    span = max(run.whole.span_ns, run.host_span[1] - run.host_span[0], 1)
+    findings = [dataclasses.replace(f, severity=severity(f.recoverable_ns, span)) for f in findings]
+    findings.sort(key=lambda f: (-f.recoverable_ns, -f.lost_ns, f.code))
+    report = Report(
+        verdict=verdict(run, findings, outcomes),
+        headline=headline(run),
+        devices=[device_summary(run, number, view) for number, view in run.devices.items()],
+        kernels=kernel_totals(run),
+        steps=[ReportStep(**vars(s)) for s in run.steps],
+        findings=findings,
+        rules=outcomes,
+        notes=list(session.notes),
+        facts=dict(session.facts),
+    )
+    return report
+
+
+def _run_rule(rule: Rule, run: Run) -> tuple[list[Finding], RuleOutcome]:
+    if reason := run.missing(rule.needs):
+        return [], RuleOutcome(rule.code, rule.name, "not_analysable", reason)
+    try:
+        found = list(rule.check(run, rule.limits))
+    except NotAnalysable as error:
+        return [], RuleOutcome(rule.code, rule.name, "not_analysable", str(error))
+    return found, RuleOutcome(rule.code, rule.name, "found" if found else "clean")
+
+
+def severity(recoverable_ns: int, span_ns: int) -> Severity:
+    """Severity from the share of the run a finding could give back."""
+    share = recoverable_ns / span_ns
+    return next(name for least, name in SEVERITY_LIMITS if share >= least)
+
+
+def headline(run: Run) -> Headline:
+    """Whole-file numbers: unions over all devices."""
+    view = run.whole
+    spans = run.timeline.spans
+    start, end = run.host_span
+    return Headline(
+        span_ns=view.span_ns,
+        busy_ns=view.busy_ns,
+        idle_ns=view.idle_ns,
+        **_class_lengths(view),
+        device_events=len(view.rows),
+        unlinked_device_events=int((spans.launch_row[view.rows] < 0).sum()),
+        launches=len(np.unique(spans.launch_row[view.rows][spans.launch_row[view.rows] >= 0])),
+        host_span_ns=end - start,
+    )
+
+
+def _class_lengths(view: DeviceView) -> dict[str, int]:
+    return {
+        "compute_ns": intervals.length(view.compute),
+        "collective_ns": intervals.length(view.collective),
+        "memcpy_ns": intervals.length(view.memcpy),
+        "memset_ns": intervals.length(view.memset),
+        "exposed_collective_ns": intervals.length(view.exposed_collective),
+        "exposed_memcpy_ns": intervals.length(view.exposed_memcpy),
+    }
+
+
+def device_summary(run: Run, number: int, view: DeviceView) -> DeviceSummary:
+    """One device over its own span."""
+    return DeviceSummary(
+        id=number,
+        name=run.device_name(number),
+        span_ns=view.span_ns,
+        busy_ns=view.busy_ns,
+        idle_ns=view.idle_ns,
+        **_class_lengths(view),
+        idle_classes=run.idle[number].totals(),
+        gap_classes=view.gaps.totals(),
+        gap_counts=view.gaps.counts(),
+        facts={"start_ns": view.first_ns, "events": len(view.rows)},
+    )
+
+
+def kernel_totals(run: Run) -> list[KernelTotal]:
+    """All kernels and collectives by name, the largest total first."""
+    spans = run.timeline.spans
+    rows = run.timeline.rows(Kind.KERNEL, Kind.COLLECTIVE)
+    if len(rows) == 0:
+        return []
+    names, inverse, counts = np.unique(spans.name[rows], return_inverse=True, return_counts=True)
+    total = np.zeros(len(names), np.int64)
+    least = np.full(len(names), np.iinfo(np.int64).max)
+    most = np.zeros(len(names), np.int64)
+    kind = np.zeros(len(names), np.int8)
+    at = inverse.reshape(-1)
+    np.add.at(total, at, spans.dur_ns[rows])
+    np.minimum.at(least, at, spans.dur_ns[rows])
+    np.maximum.at(most, at, spans.dur_ns[rows])
+    kind[at] = spans.kind[rows]
+    texts = run.timeline.strings
+    totals = [
+        KernelTotal(texts[int(names[i])], int(counts[i]), int(total[i]), int(least[i]), int(most[i]),
+                    KIND_NAMES[Kind(int(kind[i]))])
+        for i in range(len(names))
+    ]  # fmt: skip
+    return sorted(totals, key=lambda k: (-k.total_ns, k.name))
+
+
+def chosen(rules: Mapping[str, Rule], codes: Iterable[str]) -> dict[str, Rule]:
+    """The rules whose code or family prefix is in `codes`."""
+    wanted = tuple(codes)
+    return {code: rule for code, rule in rules.items() if code.startswith(wanted)}

@@ -1,0 +1,151 @@
+"""The hot loops over columns: compiled where a compiler was there, else their NumPy and Python twins.
+
+`active()` says which, so that `doctor` and the reports can. Setting STALLSCOPE_NO_CORE=1 before the first
+import chooses the twins. Every function takes and returns one-dimensional arrays; times are int64
+nanoseconds, interval sets are the pairs of `intervals`.
+"""
+
+from __future__ import annotations
+
+import os
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stallscope.profiler import kernels_py
+from stallscope.profiler.ids import NO_ID
+
+Int64 = npt.NDArray[np.int64]
+Int32 = npt.NDArray[np.int32]
+IntervalSet = tuple[Int64, Int64]
+
+
+def _load() -> ModuleType | None:
+    if os.environ.get("STALLSCOPE_NO_CORE", "") not in ("", "0"):
+        return None
+    try:
+        from stallscope.profiler import _core
+    except ImportError:
+        return None
+    return _core
+
+
+core: Any = _load()
+"""The compiled module, or None."""
+
+
+def active() -> str:
+    """ "compiled" or "python": which implementation of the kernels and of the tokeniser runs."""
+    return "python" if core is None else "compiled"
+
+
+def _i8(values: npt.NDArray[Any]) -> Int64:
+    return np.ascontiguousarray(values, dtype=np.int64)
+
+
+def _i4(values: npt.NDArray[Any]) -> Int32:
+    return np.ascontiguousarray(values, dtype=np.int32)
+
+
+def nest(track: Int32, start_ns: Int64, dur_ns: Int64) -> tuple[Int32, Int32, Int64, Int64]:
+    """The call tree of spans that are sorted by track, start and longest first. All shapes (n,).
+
+    Returns `parent` (a row or -1), `depth` (0 at the root), `self_ns` and `end_ns`. A span belongs to the
+    innermost one that is open when it starts. If it ends later than that one it is clipped to it, as a
+    callee cannot outlive its caller; unless the two overlap by at most 1000 ns and by less than what
+    sticks out, which is clock jitter between neighbours: then it is a sibling. `end_ns` is the end after
+    clipping, and `self_ns` the clipped duration less the clipped durations of the children. A span that
+    starts exactly where another ends is not inside it. No recursion: a million levels are fine.
+    """
+    if core is None:
+        return kernels_py.nest(track, start_ns, dur_ns)
+    n = len(track)
+    parent, depth = np.empty(n, np.int32), np.empty(n, np.int32)
+    self_ns, end_ns = np.empty(n, np.int64), np.empty(n, np.int64)
+    core.nest(_i4(track), _i8(start_ns), _i8(dur_ns), parent, depth, self_ns, end_ns)
+    return parent, depth, self_ns, end_ns
+
+
+def union(starts: Int64, ends: Int64) -> IntervalSet:
+    """The union of any spans; see `intervals.union`."""
+    if core is None:
+        return kernels_py.union(starts, ends)
+    n = len(starts)
+    starts, ends = _i8(starts), _i8(ends)
+    out_start, out_end = np.empty(n, np.int64), np.empty(n, np.int64)
+    count = core.union(starts, ends, out_start, out_end)
+    if count < 0:
+        order = np.argsort(starts, kind="stable")
+        count = core.union(starts[order], ends[order], out_start, out_end)
+    return _kept(out_start, count), _kept(out_end, count)
+
+
+def _kept(values: Int64, count: int) -> Int64:
+    # A view of a few items would keep the whole buffer alive.
+    return values[:count] if count * 2 > len(values) else values[:count].copy()
+
+
+def intersect(a: IntervalSet, b: IntervalSet) -> IntervalSet:
+    """What both sets cover; see `intervals.intersect`."""
+    if core is None:
+        return kernels_py.intersect(a, b)
+    room = len(a[0]) + len(b[0])
+    out_start, out_end = np.empty(room, np.int64), np.empty(room, np.int64)
+    count = core.intersect(_i8(a[0]), _i8(a[1]), _i8(b[0]), _i8(b[1]), out_start, out_end)
+    return _kept(out_start, count), _kept(out_end, count)
+
+
+def covered(a: IntervalSet, starts: Int64, ends: Int64) -> Int64:
+    """How much of each span the set covers, shape of `starts`; fastest where spans are nearly sorted."""
+    if core is None:
+        return kernels_py.covered(a, starts, ends)
+    out = np.empty(len(starts), np.int64)
+    core.covered(_i8(a[0]), _i8(a[1]), _i8(starts), _i8(ends), out)
+    return out
+
+
+def self_inside(a: IntervalSet, starts: Int64, ends: Int64, parent: Int32) -> Int64:
+    """Self time of each span that lies inside a set (such as the device's gaps), shape (n,).
+
+    `starts`, `ends`, `parent` are as `nest` gives them (its `end_ns`). Sum it per name or category with
+    `np.bincount(name, weights=...)`; over one thread's tree it adds up to the part of the set that the
+    thread's root spans cover.
+    """
+    if core is None:
+        return kernels_py.self_inside(a, starts, ends, parent)
+    out = np.empty(len(starts), np.int64)
+    core.self_inside(_i8(a[0]), _i8(a[1]), _i8(starts), _i8(ends), _i4(parent), out)
+    return out
+
+
+def join(left: Int64, right: Int64, none: int = NO_ID) -> Int32:
+    """For each id in `right` the first index of that id in `left`, or -1. Shape of `right`.
+
+    The launch join: `left` the correlation of the runtime calls, `right` that of the device spans.
+    Ids equal to `none` never match.
+    """
+    if core is None:
+        return kernels_py.join(left, right, none)
+    out = np.empty(len(right), np.int32)
+    core.join(np.array([none], np.int64), _i8(left), _i8(right), out)
+    return out
+
+
+def count_up_to(values: Int64, points: Int64) -> Int64:
+    """How many of the sorted `values` are <= each point; linear where the points are sorted too."""
+    if core is None:
+        return kernels_py.count_up_to(values, points)
+    out = np.empty(len(points), np.int64)
+    core.count_up_to(_i8(values), _i8(points), out)
+    return out
+
+
+def queue_depth(launch_ns: Int64, finish_ns: Int64, at_ns: Int64) -> Int64:
+    """Device work launched but not finished at each time, shape of `at_ns`, which is best sorted.
+
+    `launch_ns` and `finish_ns`, both shape (m,), are when each piece of work was launched and finished;
+    neither needs to be sorted. Work counts from its launch on and no longer at its finish.
+    """
+    return count_up_to(np.sort(launch_ns), at_ns) - count_up_to(np.sort(finish_ns), at_ns)

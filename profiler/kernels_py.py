@@ -1,0 +1,117 @@
+"""The kernels in plain Python and NumPy: what runs without a compiler, and what the tests compare with.
+
+Signatures and results equal those of `kernels`; the definitions are written down there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Int64 = npt.NDArray[np.int64]
+Int32 = npt.NDArray[np.int32]
+IntervalSet = tuple[Int64, Int64]
+
+CLOCK_JITTER_NS = 1000
+_MAX, _MIN = (1 << 63) - 1, -(1 << 63)
+
+
+def nest(track: Int32, start_ns: Int64, dur_ns: Int64) -> tuple[Int32, Int32, Int64, Int64]:
+    n = len(track)
+    parent, depth = [-1] * n, [0] * n
+    self_ns, end = [0] * n, [0] * n
+    stack: list[int] = []
+    before = None
+    rows = zip(track.tolist(), start_ns.tolist(), dur_ns.tolist(), strict=True)
+    for i, (lane, s, d) in enumerate(rows):
+        e = min(max(s + d, _MIN), _MAX)
+        if lane != before:
+            stack.clear()
+            before = lane
+        while stack:
+            reach = end[stack[-1]]
+            overlap = reach - s
+            if overlap <= 0 or (e > reach and overlap <= CLOCK_JITTER_NS and e - reach > overlap):
+                stack.pop()
+                continue
+            e = min(e, reach)
+            parent[i] = stack[-1]
+            break
+        depth[i] = len(stack)
+        end[i] = e
+        self_ns[i] += e - s
+        if stack:
+            self_ns[stack[-1]] -= e - s
+        stack.append(i)
+    return (
+        np.array(parent, np.int32),
+        np.array(depth, np.int32),
+        np.array(self_ns, np.int64),
+        np.array(end, np.int64),
+    )
+
+
+def union(starts: Int64, ends: Int64) -> IntervalSet:
+    keep = ends > starts
+    starts, ends = starts[keep], ends[keep]
+    if len(starts) == 0:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    if np.any(starts[1:] < starts[:-1]):
+        order = np.argsort(starts, kind="stable")
+        starts, ends = starts[order], ends[order]
+    reach = np.maximum.accumulate(ends)
+    first = np.ones(len(starts), dtype=bool)
+    first[1:] = starts[1:] > reach[:-1]
+    at = np.flatnonzero(first)
+    return starts[at], reach[np.append(at[1:], len(starts)) - 1]
+
+
+def intersect(a: IntervalSet, b: IntervalSet) -> IntervalSet:
+    # A point is in both exactly where the running count of open intervals is two.
+    points = np.concatenate([a[0], b[0], a[1], b[1]])
+    step = np.ones(len(points), dtype=np.int64)
+    step[len(a[0]) + len(b[0]) :] = -1
+    order = np.lexsort((step, points))
+    points, depth = points[order], np.cumsum(step[order])
+    at = np.flatnonzero(depth[:-1] == 2)
+    starts, ends = points[at], points[at + 1]
+    keep = ends > starts
+    return starts[keep], ends[keep]
+
+
+def covered(a: IntervalSet, starts: Int64, ends: Int64) -> Int64:
+    if len(a[0]) == 0:
+        return np.zeros(len(starts), dtype=np.int64)
+    total = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(a[1] - a[0])])
+
+    def before(t: Int64) -> Int64:
+        i = np.searchsorted(a[0], t, side="right")
+        last = np.maximum(i - 1, 0)
+        partial = np.minimum(t, a[1][last]) - a[0][last]
+        return np.where(i > 0, total[last] + partial, 0)
+
+    return np.maximum(before(ends) - before(starts), 0)
+
+
+def self_inside(a: IntervalSet, starts: Int64, ends: Int64, parent: Int32) -> Int64:
+    inside = covered(a, starts, ends)
+    child = np.flatnonzero(parent >= 0)
+    out = inside.copy()
+    np.subtract.at(out, parent[child], inside[child])
+    return out
+
+
+def join(left: Int64, right: Int64, none: int) -> Int32:
+    order = np.argsort(left, kind="stable")
+    ordered = left[order]
+    at = np.searchsorted(ordered, right, side="left")
+    found = np.minimum(at, max(len(ordered) - 1, 0))
+    hit = (right != none) & (at < len(ordered))
+    if len(ordered):
+        hit &= ordered[found] == right
+        return np.where(hit, order[found], -1).astype(np.int32)
+    return np.full(len(right), -1, np.int32)
+
+
+def count_up_to(values: Int64, points: Int64) -> Int64:
+    return np.searchsorted(values, points, side="right").astype(np.int64)

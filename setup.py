@@ -1,0 +1,35 @@
+"""Builds the compiled core. Everything else about the package is declared in pyproject.toml.
+
+The core is optional: where no compiler works the build goes on, and the package runs on its Python twins
+(`stallscope doctor` says which of the two is active).
+"""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+
+from setuptools import Extension, setup
+
+# One wheel for 3.11 and later: the buffer protocol entered the stable ABI in 3.11. On 3.10 and on
+# free-threaded builds, which have no stable ABI, the wheel is for that one version.
+STABLE_ABI = (
+    sys.implementation.name == "cpython"
+    and sys.version_info >= (3, 11)
+    and not sysconfig.get_config_var("Py_GIL_DISABLED")
+)
+
+setup(
+    ext_modules=[
+        Extension(
+            "stallscope.profiler._core",
+            sources=["profiler/_core.c"],
+            depends=["profiler/_scan.h", "profiler/_tokens.h", "profiler/_parse.h"],
+            define_macros=[("Py_LIMITED_API", "0x030B0000")] if STABLE_ABI else [],
+            py_limited_api=STABLE_ABI,
+            extra_compile_args=["-O3"] if sys.platform != "win32" else [],
+            optional=True,
+        )
+    ],
+    options={"bdist_wheel": {"py_limited_api": "cp311"}} if STABLE_ABI else {},
+)

@@ -1,0 +1,221 @@
+"""The compiled kernels equal their Python twins, and both equal small drawn cases worked out by hand."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stallscope.profiler import kernels, kernels_py
+from stallscope.profiler.ids import NO_ID
+
+needs_core = pytest.mark.skipif(kernels.core is None, reason="the compiled core was not built")
+both = pytest.mark.parametrize(
+    "module", [pytest.param(kernels, marks=needs_core, id="compiled"), pytest.param(kernels_py, id="python")]
+)
+
+
+def i8(*values: int) -> Any:
+    return np.array(values, np.int64)
+
+
+# -- drawn cases ------------------------------------------------------------------------------------
+
+
+@both
+def test_nest_draws_a_tree(module: Any) -> None:
+    # main 0..100 holds a 10..40 (which holds b 10..20) and c 50..60; next track starts afresh
+    track = np.array([0, 0, 0, 0, 1], np.int32)
+    parent, depth, self_ns, end = module.nest(track, i8(0, 10, 10, 50, 5), i8(100, 30, 10, 10, 7))
+    assert parent.tolist() == [-1, 0, 1, 0, -1]
+    assert depth.tolist() == [0, 1, 2, 1, 0]
+    assert self_ns.tolist() == [60, 20, 10, 10, 7]
+    assert end.tolist() == [100, 40, 20, 60, 12]
+
+
+@both
+def test_a_child_that_outlives_its_parent_is_clipped(module: Any) -> None:
+    track = np.zeros(3, np.int32)
+    parent, _, self_ns, end = module.nest(track, i8(0, 10_000, 20_000), i8(50_000, 900_000, 5_000))
+    assert parent.tolist() == [-1, 0, 1]
+    assert end.tolist() == [50_000, 50_000, 25_000]
+    assert self_ns.tolist() == [10_000, 35_000, 5_000]
+
+
+@both
+def test_neighbours_that_jitter_overlaps_are_siblings(module: Any) -> None:
+    track = np.zeros(3, np.int32)
+    # the second starts 250 ns before the first ends; the third sticks out less than it overlaps
+    parent, depth, _, end = module.nest(track, i8(0, 9_750, 19_500), i8(10_000, 10_000, 300))
+    assert parent.tolist() == [-1, -1, 1]
+    assert depth.tolist() == [0, 0, 1]
+    assert end.tolist() == [10_000, 19_750, 19_750]
+
+
+@both
+def test_an_overlap_longer_than_jitter_is_a_child(module: Any) -> None:
+    track = np.zeros(2, np.int32)
+    parent, *_ = module.nest(track, i8(0, 8_999), i8(10_000, 90_000))
+    assert parent.tolist() == [-1, 0]
+    parent, *_ = module.nest(track, i8(0, 9_000), i8(10_000, 90_000))
+    assert parent.tolist() == [-1, -1]
+
+
+@both
+def test_an_empty_span_at_the_end_of_another_is_not_inside_it(module: Any) -> None:
+    track = np.zeros(3, np.int32)
+    parent, *_ = module.nest(track, i8(0, 5, 10), i8(10, 0, 0))
+    assert parent.tolist() == [-1, 0, -1]
+
+
+@both
+def test_a_million_levels(module: Any) -> None:
+    n = 1_000_000
+    start = np.arange(n, dtype=np.int64)
+    parent, depth, self_ns, end = module.nest(np.zeros(n, np.int32), start, 3 * n - 2 * start)
+    assert depth[-1] == n - 1
+    assert (parent == start - 1).all()
+    assert (end == 3 * n - start).all()
+    assert self_ns.sum() == 3 * n
+
+
+@both
+def test_absurd_times_do_not_overflow(module: Any) -> None:
+    top = (1 << 63) - 1
+    _, _, _, end = module.nest(np.zeros(2, np.int32), i8(top - 10, top - 5), i8(100, 100))
+    assert end.tolist() == [top, top]
+
+
+@both
+def test_union_of_unsorted_empty_and_touching_spans(module: Any) -> None:
+    starts, ends = module.union(i8(20, 0, 5, 9, 7, 30), i8(25, 5, 8, 9, 6, 31))
+    assert (starts.tolist(), ends.tolist()) == ([0, 20, 30], [8, 25, 31])
+    starts, ends = module.union(i8(), i8())
+    assert len(starts) == len(ends) == 0
+
+
+@both
+def test_covered_and_intersect(module: Any) -> None:
+    gaps = (i8(10, 50), i8(20, 60))
+    assert module.covered(gaps, i8(0, 15, 55, 12, 70, 18), i8(100, 55, 56, 14, 90, 18)).tolist() == [
+        20,
+        10,
+        1,
+        2,
+        0,
+        0,
+    ]
+    starts, ends = module.intersect(gaps, (i8(0, 15), i8(12, 55)))
+    assert (starts.tolist(), ends.tolist()) == ([10, 15, 50], [12, 20, 55])
+
+
+@both
+def test_self_time_inside_gaps(module: Any) -> None:
+    # an operator 0..100 with a child 40..70 during the gap 30..90: 30 of the child, 30 of itself
+    inside = module.self_inside((i8(30), i8(90)), i8(0, 40), i8(100, 70), np.array([-1, 0], np.int32))
+    assert inside.tolist() == [30, 30]
+
+
+@both
+def test_join_takes_the_first_and_never_matches_missing_ids(module: Any) -> None:
+    left = i8(7, NO_ID, 9, 7, -(1 << 62) - 3)
+    right = i8(9, 7, NO_ID, 8, -(1 << 62) - 3)
+    assert module.join(left, right, NO_ID).tolist() == [2, 0, -1, -1, 4]
+    assert module.join(i8(), right, NO_ID).tolist() == [-1] * 5
+
+
+def test_queue_depth_counts_work_from_launch_to_finish() -> None:
+    depth = kernels.queue_depth(i8(0, 10, 20), i8(15, 40, 30), i8(0, 10, 15, 20, 30, 40))
+    assert depth.tolist() == [1, 2, 1, 2, 1, 0]
+
+
+# -- twins ------------------------------------------------------------------------------------------
+
+times = st.integers(0, 6000)
+spans = st.lists(st.tuples(st.integers(0, 2), times, st.integers(0, 3000)), max_size=60)
+pairs = st.lists(st.tuples(times, st.integers(-5, 400)), max_size=40)
+
+
+def columns(rows: list[tuple[int, int, int]]) -> tuple[Any, Any, Any]:
+    rows = sorted(rows, key=lambda r: (r[0], r[1], -r[2]))
+    return (
+        np.array([r[0] for r in rows], np.int32),
+        np.array([r[1] for r in rows], np.int64),
+        np.array([r[2] for r in rows], np.int64),
+    )
+
+
+def ends_of(rows: list[tuple[int, int]]) -> tuple[Any, Any]:
+    start = np.array([r[0] for r in rows], np.int64)
+    return start, start + np.array([r[1] for r in rows], np.int64)
+
+
+def same(a: Any, b: Any) -> None:
+    for left, right in zip(a, b, strict=True):
+        assert left.dtype == right.dtype
+        np.testing.assert_array_equal(left, right)
+
+
+@needs_core
+@settings(max_examples=300, deadline=None)
+@given(spans, pairs)
+def test_twins_agree_on_trees(rows: list[tuple[int, int, int]], other: list[tuple[int, int]]) -> None:
+    track, start, dur = columns(rows)
+    tree = kernels.nest(track, start, dur)
+    same(tree, kernels_py.nest(track, start, dur))
+    gaps = kernels.union(*ends_of(other))
+    mine = kernels.self_inside(gaps, start, tree[3], tree[0])
+    same([mine], [kernels_py.self_inside(gaps, start, tree[3], tree[0])])
+    roots = tree[0] < 0
+    assert mine.sum() == kernels.covered(gaps, start[roots], tree[3][roots]).sum()
+
+
+@needs_core
+@settings(max_examples=300, deadline=None)
+@given(pairs, pairs)
+def test_twins_agree_on_sets(a: list[tuple[int, int]], b: list[tuple[int, int]]) -> None:
+    first, second = kernels.union(*ends_of(a)), kernels.union(*ends_of(b))
+    same(first, kernels_py.union(*ends_of(a)))
+    same(kernels.intersect(first, second), kernels_py.intersect(first, second))
+    same([kernels.covered(first, *ends_of(b))], [kernels_py.covered(first, *ends_of(b))])
+
+
+@needs_core
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.integers(-3, 12), max_size=50), st.lists(st.integers(-3, 12), max_size=50))
+def test_twins_agree_on_joins_and_counts(a: list[int], b: list[int]) -> None:
+    left, right = np.array(a, np.int64), np.array(b, np.int64)
+    same([kernels.join(left, right, -1)], [kernels_py.join(left, right, -1)])
+    values = np.sort(left)
+    same([kernels.count_up_to(values, right)], [kernels_py.count_up_to(values, right)])
+
+
+@needs_core
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda core: core.nest(i8(1), i8(1), i8(1), i8(1), i8(1), i8(1), i8(1)),
+        lambda core: core.union(i8(1, 2), i8(1), i8(0, 0), i8(0, 0)),
+        lambda core: core.union(i8(1, 2), i8(1, 2), i8(0), i8(0)),
+        lambda core: core.union(b"12345678", b"12345678", b"12345678", b"12345678"),
+        lambda core: core.covered(i8(1), i8(2), i8(3), i8(4), np.zeros(1, np.int32)),
+        lambda core: core.join(i8(), i8(1), i8(1), np.zeros(1, np.int32)),
+    ],
+)
+def test_the_core_refuses_arrays_that_do_not_fit(call: Callable[[Any], object]) -> None:
+    with pytest.raises((ValueError, TypeError, BufferError)):
+        call(kernels.core)
+
+
+def test_the_environment_variable_chooses_the_twins() -> None:
+    code = "from stallscope.profiler import kernels; print(kernels.active())"
+    env = {**os.environ, "STALLSCOPE_NO_CORE": "1"}
+    out = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "python"
