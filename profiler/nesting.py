@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from stallscope.profiler import kernels
 from stallscope.profiler.timeline import Int32, Int64
 
 SIBLING_OVERLAP_NS = 1000
@@ -35,40 +36,4 @@ def nest(track: npt.NDArray[np.int32], start_ns: Int64, dur_ns: Int64) -> CallTr
     `SIBLING_OVERLAP_NS` and overruns it by more than it overlaps: then it is a sibling. Self time is the
     clipped duration less the clipped durations of the children, so it is never negative.
     """
-    n = len(start_ns)
-    parent = np.full(n, -1, dtype=np.int32)
-    depth = np.zeros(n, dtype=np.int32)
-    end = start_ns + dur_ns
-    effective = end.tolist()
-    starts, ends, tracks = start_ns.tolist(), end.tolist(), track.tolist()
-    parents, depths = parent.tolist(), depth.tolist()
-    stack: list[int] = []
-    current = None
-    for i in range(n):
-        if tracks[i] != current:
-            current = tracks[i]
-            stack.clear()
-        start = starts[i]
-        while stack:
-            limit = effective[stack[-1]]
-            if limit <= start:
-                stack.pop()
-                continue
-            overlap, overrun = limit - start, ends[i] - limit
-            if overrun > overlap and overlap <= SIBLING_OVERLAP_NS:
-                stack.pop()
-                continue
-            break
-        if stack:
-            top = stack[-1]
-            parents[i] = top
-            depths[i] = len(stack)
-            effective[i] = min(ends[i], effective[top])
-        stack.append(i)
-    parent[:] = parents
-    depth[:] = depths
-    clipped = np.array(effective, dtype=np.int64) if n else np.zeros(0, dtype=np.int64)
-    own = clipped - start_ns
-    has_parent = parent >= 0
-    np.subtract.at(own, parent[has_parent], (clipped - start_ns)[has_parent])
-    return CallTree(parent, depth, own, clipped)
+    return CallTree(*kernels.nest(track, start_ns, dur_ns))
