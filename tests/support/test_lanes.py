@@ -44,5 +44,5 @@ def test_a_drawing_becomes_spans_links_and_arguments() -> None:
 
 @pytest.mark.parametrize("drawing", ["cpu op:a@0..1", "host op:a", "host thing:a@0..1", "host op:a@5..1"])
 def test_a_drawing_that_cannot_be_read_says_so(drawing: str) -> None:
-    with pytest.raises(ValueError, match="no such|cannot read|ends before"):
+    with pytest.raises(ValueError, match=r"no such|cannot read|ends before"):
         timeline(drawing)
