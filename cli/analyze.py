@@ -1,0 +1,129 @@
+"""`stallscope analyze`: a verdict on traces that this or another profiler wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stallscope.cli.options import (
+    Outputs,
+    choose_rules,
+    fail_status,
+    output_options,
+    progress,
+    rule_options,
+    stderr_console,
+    stem,
+)
+from stallscope.profiler.errors import InputError, StallscopeError
+
+
+@click.command("analyze")
+@click.argument("paths", nargs=-1, metavar="TRACE...", type=click.Path())
+@output_options
+@rule_options
+@click.option("--window", metavar="A..B", help="Only this part, from the start of the trace (10s..12.5s, 300ms..).")
+@click.option("--steps", metavar="A..B", help="Only these steps (5..8, counted from 0, both included).")
+@click.option("--rank", type=int, default=None, help="Only this rank of a trace of many.")
+@click.pass_context
+def command(ctx: click.Context, paths: tuple[str, ...], **options: Any) -> None:
+    """Analyse TRACE: a file or folder from torch.profiler, torch_npu, msprof, or a saved session.
+
+    Prints the verdict. Several traces are analysed one after the other; a folder of traces counts as
+    all the traces in it.
+    """
+    paths = _swallowed_by_json(paths, options)
+    if not paths:
+        raise click.UsageError("Missing argument 'TRACE...'.")
+    traces = [trace for path in paths for trace in _expand(Path(path))]
+    if len(traces) == 1:
+        ctx.exit(_analyze_one(traces[0], options))
+    ctx.exit(_analyze_many(traces, options))
+
+
+def _swallowed_by_json(paths: tuple[str, ...], options: dict[str, Any]) -> tuple[str, ...]:
+    """`analyze --json TRACE` means JSON on standard output, not a report written over the trace."""
+    value = options["json_"]
+    if not paths and value not in (None, "-") and Path(value).exists():
+        options["json_"] = "-"
+        return (value,)
+    return paths
+
+
+def _expand(path: Path) -> list[Path]:
+    """The traces a path stands for: itself, or the trace files of a plain folder."""
+    if not path.is_dir():
+        return [path]
+    from stallscope.profiler.readers import is_readable_folder
+
+    if is_readable_folder(path):
+        return [path]
+    files = sorted(p for p in path.iterdir() if p.is_file() and p.suffix in (".json", ".gz", ".zip"))
+    if not files:
+        raise InputError(path, "a folder without a trace in it", "Name a trace file or a profiler's output folder.")
+    return files
+
+
+def _analyze_one(path: Path, options: dict[str, Any]) -> int:
+    outputs = Outputs(stem(path), **{k: options[k] for k in ("html", "json_", "trace", "save", "force")})
+    rules = choose_rules(options["select"], options["ignore"])
+    session, report, written = _work(path, outputs, rules, options)
+    if not options["quiet"] and not outputs.json_to_stdout:
+        _print(session, report, written)
+    return fail_status(report, options["fail_on"])
+
+
+def _work(path: Path, outputs: Outputs, rules: Any, options: dict[str, Any]) -> tuple[Any, Any, Any]:
+    from stallscope.analyzers import analyze
+    from stallscope.profiler.readers import load
+
+    with progress(2 + outputs.count) as stage:
+        stage(f"read {path.name}")
+        session = load(path)
+        session = _part(session, options)
+        stage("analyse")
+        report = analyze(session, rules)
+        return session, report, outputs.write(session, report, stage)
+
+
+def _part(session: Any, options: dict[str, Any]) -> Any:
+    """The part of a session that --window, --steps and --rank ask for."""
+    if options["window"] is None and options["steps"] is None and options["rank"] is None:
+        return session
+    from stallscope.profiler.part import part
+
+    return part(session, window=options["window"], steps=options["steps"], rank=options["rank"])
+
+
+def _print(session: Any, report: Any, written: list[tuple[str, Path]]) -> None:
+    from rich.console import Console
+
+    from stallscope.exporters import terminal
+
+    terminal.render(session, report, Console(highlight=False))
+    for what, where in written:
+        click.echo(f"{what}: {where}")
+
+
+def _analyze_many(traces: list[Path], options: dict[str, Any]) -> int:
+    """Each trace on its own; one that cannot be read costs only itself."""
+    for name in ("html", "json_", "trace", "save"):
+        if options[name] not in (None, "", "-"):
+            raise click.UsageError(f"--{name.strip('_')} takes no file name for several traces; leave the name out.")
+    status, good = 0, 0
+    for path in traces:
+        try:
+            if not options["quiet"] and options["json_"] is None:
+                click.echo(f"== {path}")
+            status = max(status, _analyze_one(path, options))
+            good += 1
+        except StallscopeError as error:
+            stderr_console().print(f"stallscope: {error}", markup=False, soft_wrap=True)
+    if good == 0:
+        raise InputError(traces[0].parent, f"none of the {len(traces)} files could be analysed")
+    return status
+
+
+__all__ = ["command"]

@@ -1,0 +1,68 @@
+"""The `stallscope` command: a table of subcommands, each imported only when it is used.
+
+Exit codes: 0 done; 1 a finding at or over `--fail-on`; 2 unusable input or options; `run` ends with the
+target's own status.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+from stallscope import __version__
+from stallscope.profiler.errors import StallscopeError
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "run": ("stallscope.cli.run", "Run a script under observation and report where it waits."),
+    "analyze": ("stallscope.cli.analyze", "Analyse traces that this or another profiler wrote."),
+    "report": ("stallscope.cli.report", "Make the HTML, JSON or text report of a saved session or trace."),
+    "export": ("stallscope.cli.export", "Write the timeline and its findings as a Chrome trace for Perfetto."),
+    "rules": ("stallscope.cli.rules", "List the rules."),
+    "explain": ("stallscope.cli.explain", "Explain one rule: what it finds, its limits, what to try."),
+    "doctor": ("stallscope.cli.doctor", "Say what can be recorded on this machine and what is missing."),
+}
+"""Name -> (module whose `command` it is, one line of help). Help must not cost an import."""
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name and imports one when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(COMMANDS[cmd_name][0]).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except StallscopeError as error:
+            click.echo(f"stallscope: {error}", err=True)
+            ctx.exit(error.exit_code)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "--version", message="stallscope %(version)s")
+def cli() -> None:
+    """Find where LLM inference waits, and prove it.
+
+    \b
+    stallscope run infer.py          record a script and report on it
+    stallscope analyze trace.json.gz report on a trace you already have
+    """
+
+
+def main() -> None:
+    """Entry point of the console script and of `python -m stallscope`."""
+    cli(prog_name="stallscope")
+    sys.exit(0)
