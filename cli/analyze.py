@@ -24,7 +24,9 @@ from stallscope.profiler.errors import InputError, StallscopeError
 @click.argument("paths", nargs=-1, metavar="TRACE...", type=click.Path())
 @output_options
 @rule_options
-@click.option("--window", metavar="A..B", help="Only this part, from the start of the trace (10s..12.5s, 300ms..).")
+@click.option(
+    "--window", metavar="A..B", help="Only this part, from the start of the trace (10s..12.5s, 300ms..)."
+)
 @click.option("--steps", metavar="A..B", help="Only these steps (5..8, counted from 0, both included).")
 @click.option("--rank", type=int, default=None, help="Only this rank of a trace of many.")
 @click.pass_context
@@ -62,7 +64,9 @@ def _expand(path: Path) -> list[Path]:
         return [path]
     files = sorted(p for p in path.iterdir() if p.is_file() and p.suffix in (".json", ".gz", ".zip"))
     if not files:
-        raise InputError(path, "a folder without a trace in it", "Name a trace file or a profiler's output folder.")
+        raise InputError(
+            path, "a folder without a trace in it", "Name a trace file or a profiler's output folder."
+        )
     return files
 
 
@@ -111,7 +115,9 @@ def _analyze_many(traces: list[Path], options: dict[str, Any]) -> int:
     """Each trace on its own; one that cannot be read costs only itself."""
     for name in ("html", "json_", "trace", "save"):
         if options[name] not in (None, "", "-"):
-            raise click.UsageError(f"--{name.strip('_')} takes no file name for several traces; leave the name out.")
+            raise click.UsageError(
+                f"--{name.strip('_')} takes no file name for several traces; leave the name out."
+            )
     status, good = 0, 0
     for path in traces:
         try:

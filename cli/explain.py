@@ -28,4 +28,6 @@ def command(code: str) -> None:
     for spec in fields:
         unit = f" {spec.metadata['unit']}" if spec.metadata["unit"] else ""
         source = f" Source: {spec.metadata['source']}." if spec.metadata.get("source") else ""
-        click.echo(f"  {spec.name} = {getattr(rule.limits, spec.name):g}{unit}\n      {spec.metadata['help']}{source}")
+        click.echo(
+            f"  {spec.name} = {getattr(rule.limits, spec.name):g}{unit}\n      {spec.metadata['help']}{source}"
+        )

@@ -11,7 +11,9 @@ from stallscope.cli.options import check_output, progress, stem
 
 @click.command("export")
 @click.argument("path", type=click.Path())
-@click.option("-o", "--output", metavar="FILE", help="Where to write (.json or .json.gz; default NAME.trace.json.gz).")
+@click.option(
+    "-o", "--output", metavar="FILE", help="Where to write (.json or .json.gz; default NAME.trace.json.gz)."
+)
 @click.option("--force", is_flag=True, help="Overwrite what exists.")
 def command(path: str, output: str | None, force: bool) -> None:
     """Write PATH, with its findings drawn in, as a Chrome trace.

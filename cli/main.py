@@ -19,7 +19,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("stallscope.cli.run", "Run a script under observation and report where it waits."),
     "analyze": ("stallscope.cli.analyze", "Analyse traces that this or another profiler wrote."),
     "report": ("stallscope.cli.report", "Make the HTML, JSON or text report of a saved session or trace."),
-    "export": ("stallscope.cli.export", "Write the timeline and its findings as a Chrome trace for Perfetto."),
+    "export": (
+        "stallscope.cli.export",
+        "Write the timeline and its findings as a Chrome trace for Perfetto.",
+    ),
     "rules": ("stallscope.cli.rules", "List the rules."),
     "explain": ("stallscope.cli.explain", "Explain one rule: what it finds, its limits, what to try."),
     "doctor": ("stallscope.cli.doctor", "Say what can be recorded on this machine and what is missing."),

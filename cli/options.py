@@ -110,7 +110,14 @@ class Outputs:
     """What a command was asked to write, checked before the work starts and written after it."""
 
     def __init__(
-        self, name: str, *, html: str | None, json_: str | None, trace: str | None, save: str | None, force: bool
+        self,
+        name: str,
+        *,
+        html: str | None,
+        json_: str | None,
+        trace: str | None,
+        save: str | None,
+        force: bool,
     ) -> None:
         self.force = force
         self.html = check_output(html or f"{name}.html", force) if html is not None else None
@@ -173,7 +180,9 @@ def fail_status(report: Report, fail_on: str | None) -> int:
     if fail_on is None:
         return 0
     least = SEVERITIES.index(fail_on)
-    return int(any(f.severity in SEVERITIES and SEVERITIES.index(f.severity) >= least for f in report.findings))
+    return int(
+        any(f.severity in SEVERITIES and SEVERITIES.index(f.severity) >= least for f in report.findings)
+    )
 
 
 def parse_range(text: str, what: str) -> tuple[str, str]:

@@ -12,7 +12,9 @@ from stallscope.profiler.errors import OptionError
 
 @click.command("report")
 @click.argument("path", type=click.Path())
-@click.option("-o", "--output", metavar="FILE", help="Where to write (.html or .json; default NAME.html; - is text).")
+@click.option(
+    "-o", "--output", metavar="FILE", help="Where to write (.html or .json; default NAME.html; - is text)."
+)
 @click.option("--force", is_flag=True, help="Overwrite what exists.")
 @rule_options
 def command(path: str, output: str | None, force: bool, select: tuple[str, ...], ignore: tuple[str, ...],
@@ -27,7 +29,9 @@ def command(path: str, output: str | None, force: bool, select: tuple[str, ...],
     if output != "-":
         target = check_output(output or f"{stem(path)}.html", force)
         if target.suffix not in (".html", ".json"):
-            raise OptionError(f"{target}: reports end in .html or .json; for a Chrome trace use stallscope export.")
+            raise OptionError(
+                f"{target}: reports end in .html or .json; for a Chrome trace use stallscope export."
+            )
     rules = choose_rules(select, ignore)
     with progress(3) as stage:
         stage("read")

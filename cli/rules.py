@@ -15,7 +15,8 @@ def command(as_json: bool) -> None:
 
     if as_json:
         rows = [
-            {"code": r.code, "name": r.name, "summary": r.summary, "needs": sorted(r.needs)} for r in RULES.values()
+            {"code": r.code, "name": r.name, "summary": r.summary, "needs": sorted(r.needs)}
+            for r in RULES.values()
         ]
         click.echo(json.dumps(rows, indent=1))
         return

@@ -126,12 +126,21 @@ class TimelineBuilder:
 
     def sources(self, events: npt.NDArray[Any]) -> Int32:
         """The source numbers (argument keys) of event numbers."""
-        return np.concatenate([b.source for b in self._batches])[events] if self._batches else np.zeros(0, np.int32)
+        return (
+            np.concatenate([b.source for b in self._batches])[events]
+            if self._batches
+            else np.zeros(0, np.int32)
+        )
 
     def add_args(self, sources: npt.NDArray[Any], key: str, tag: Codes, value: npt.NDArray[Any]) -> None:
         """One argument for each of n source numbers; `tag` and `value` as in ArgStore."""
         self._extra_args.append(
-            (np.asarray(sources, np.int32), key, _column(tag, len(sources), np.uint8), np.asarray(value, np.int64))
+            (
+                np.asarray(sources, np.int32),
+                key,
+                _column(tag, len(sources), np.uint8),
+                np.asarray(value, np.int64),
+            )
         )
 
     def add_flows(self, from_events: npt.NDArray[Any], to_events: npt.NDArray[Any], name: Codes) -> None:
@@ -206,7 +215,8 @@ class TimelineBuilder:
         if not self._batches:
             return Spans.empty(), np.zeros(0, np.int64)
         columns = {
-            name: np.concatenate([getattr(b, name) for b in self._batches]) for name in _Batch.__dataclass_fields__
+            name: np.concatenate([getattr(b, name) for b in self._batches])
+            for name in _Batch.__dataclass_fields__
         }
         self._batches.clear()
         # A stable sort keeps file order where start and duration are equal.

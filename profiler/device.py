@@ -141,7 +141,9 @@ class DeviceView:
         # of several events that start as the gap ends, the first in timeline order ended it
         ended_by = self.rows[np.searchsorted(self.start_ns, ends, side="left")]
         launch = self.timeline.spans.launch_row[ended_by]
-        return Gaps(starts, ends, ended_by.astype(np.int32), launch, self._classes(starts, ends, ended_by, launch))
+        return Gaps(
+            starts, ends, ended_by.astype(np.int32), launch, self._classes(starts, ends, ended_by, launch)
+        )
 
     def _holes(self) -> IntervalSet:
         """Gaps in the busy set; a zero-length event inside a gap (an empty kernel) splits it."""

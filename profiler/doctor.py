@@ -89,7 +89,9 @@ def _npu() -> Iterator[Check]:
                     "Source CANN's set_env.sh before the run.")  # fmt: skip
     for name in ("PROFILER_SAMPLECONFIG", "PROFILING_MODE"):
         if os.environ.get(name):
-            yield Check(name, "problem", "set: torch_npu's profiler does nothing while it is", f"unset {name}")
+            yield Check(
+                name, "problem", "set: torch_npu's profiler does nothing while it is", f"unset {name}"
+            )
 
 
 def _mindspore() -> Iterator[Check]:

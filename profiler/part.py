@@ -47,7 +47,9 @@ def _ends(text: str, what: str) -> tuple[str, str]:
     return first.strip(), last.strip()
 
 
-def part(session: Session, *, window: str | None = None, steps: str | None = None, rank: int | None = None) -> Session:
+def part(
+    session: Session, *, window: str | None = None, steps: str | None = None, rank: int | None = None
+) -> Session:
     """The part of a session that is asked for. Raises OptionError for a range that holds nothing.
 
     `window` is "A..B" from the start of the recording ("10s..12s", either end may be left out); `steps`
@@ -116,7 +118,9 @@ def _rows(timeline: Timeline, rows: npt.NDArray[np.intp], low: int, high: int) -
     )
 
 
-def _kept_parent(timeline: Timeline, rows: npt.NDArray[np.intp], new: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
+def _kept_parent(
+    timeline: Timeline, rows: npt.NDArray[np.intp], new: npt.NDArray[np.int32]
+) -> npt.NDArray[np.int32]:
     up = timeline.spans.parent[rows].astype(np.intp)
     while True:
         gone = (up >= 0) & (new[up] < 0)
@@ -128,4 +132,3 @@ def _kept_parent(timeline: Timeline, rows: npt.NDArray[np.intp], new: npt.NDArra
 def _clip(table: _Table, low: int, high: int) -> _Table:
     inside = (table.time_ns >= low) & (table.time_ns < high)
     return type(table)(**{f.name: getattr(table, f.name)[inside] for f in dataclasses.fields(table)})
-

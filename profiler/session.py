@@ -100,11 +100,17 @@ def _read_info(folder: Path) -> dict[str, Any]:
     try:
         info = json.loads((folder / INFO_FILE).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InputError(folder, f"no {INFO_FILE} in it", "A saved session is a folder NAME.stallscope.") from None
+        raise InputError(
+            folder, f"no {INFO_FILE} in it", "A saved session is a folder NAME.stallscope."
+        ) from None
     except ValueError as error:
-        raise InputError(folder, f"{INFO_FILE} is damaged ({error})", "Analyse the original trace again.") from None
+        raise InputError(
+            folder, f"{INFO_FILE} is damaged ({error})", "Analyse the original trace again."
+        ) from None
     if not isinstance(info, dict) or info.get("format") != FORMAT:
-        raise InputError(folder, f"{INFO_FILE} is not a stallscope session", "Analyse the original trace again.")
+        raise InputError(
+            folder, f"{INFO_FILE} is not a stallscope session", "Analyse the original trace again."
+        )
     return info
 
 
@@ -152,7 +158,12 @@ def _write(path: Path, columns: dict[str, Any]) -> None:
     delta = {name: "DELTA_BINARY_PACKED" for name in table.column_names if name in _DELTA}
     plain = [name for name in table.column_names if name not in delta]
     pq.write_table(
-        table, path, compression="zstd", use_dictionary=plain, column_encoding=delta or None, write_statistics=False
+        table,
+        path,
+        compression="zstd",
+        use_dictionary=plain,
+        column_encoding=delta or None,
+        write_statistics=False,
     )
 
 
@@ -193,7 +204,11 @@ def _timeline(info: dict[str, Any], tables: dict[str, Any]) -> Timeline:
         return kind(**columns)
 
     args = tables["args"]
-    store = ArgStore(strings, list(info["arg_keys"]), *(args.column(c).to_numpy() for c in ("event", "key", "tag", "value")))
+    store = ArgStore(
+        strings,
+        list(info["arg_keys"]),
+        *(args.column(c).to_numpy() for c in ("event", "key", "tag", "value")),
+    )
     return Timeline(
         strings=strings,
         spans=build(Spans, tables["spans"]),

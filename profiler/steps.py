@@ -41,7 +41,13 @@ _VLLM = re.compile(r"^execute_context_(\d+)\((\d+)\)_generation_(\d+)\((\d+)\)")
 _SGLANG = re.compile(r"^step\[(EXTEND|PREFILL|DECODE|MIXED|IDLE)(?P<rest>[^\]]*)\]")
 _PROFILER_STEP = re.compile(r"^ProfilerStep#(\d+)")
 _PHASE_WORD = re.compile(r"\b(prefill|decode|mixed|sampling|sample|encode[r]?|denois\w*)\b", re.IGNORECASE)
-_PHASE_OF_WORD = {"prefill": "prefill", "decode": "decode", "mixed": "mixed", "sampling": "sampling", "sample": "sampling"}
+_PHASE_OF_WORD = {
+    "prefill": "prefill",
+    "decode": "decode",
+    "mixed": "mixed",
+    "sampling": "sampling",
+    "sample": "sampling",
+}
 
 
 def classify(name: str) -> tuple[str, Confidence, dict[str, Any]] | None:
@@ -49,7 +55,11 @@ def classify(name: str) -> tuple[str, Confidence, dict[str, Any]] | None:
     if vllm := _VLLM.match(name):
         contexts, context_tokens, generations, generation_tokens = (int(x) for x in vllm.groups())
         phase = "mixed" if contexts and generations else "prefill" if contexts else "decode"
-        sizes = {"batch": contexts + generations, "context_tokens": context_tokens, "decode_tokens": generation_tokens}
+        sizes = {
+            "batch": contexts + generations,
+            "context_tokens": context_tokens,
+            "decode_tokens": generation_tokens,
+        }
         return phase, "high", sizes
     if sglang := _SGLANG.match(name):
         phase = {"EXTEND": "prefill", "PREFILL": "prefill"}.get(sglang[1], sglang[1].lower())
@@ -69,7 +79,9 @@ def find_steps(timeline: Timeline) -> list[Step]:
     rows = timeline.rows(Kind.ANNOTATION, Kind.OPERATOR)
     names = timeline.spans.name[rows]
     told = {int(c): classify(timeline.strings[int(c)]) for c in np.unique(names)}
-    is_step = np.array([told[int(c)] is not None for c in names], dtype=bool) if len(names) else np.zeros(0, bool)
+    is_step = (
+        np.array([told[int(c)] is not None for c in names], dtype=bool) if len(names) else np.zeros(0, bool)
+    )
     chosen = _outermost(timeline, rows[is_step])
     chosen = chosen[np.argsort(timeline.spans.start_ns[chosen], kind="stable")]
     counts: dict[str, int] = {}
@@ -101,7 +113,9 @@ def _outermost(timeline: Timeline, rows: npt.NDArray[np.intp]) -> npt.NDArray[np
     if plain.any():
         rows = rows[plain]
     chosen = set(rows.tolist())
-    return np.array([r for r in rows.tolist() if not any(a in chosen for a in timeline.ancestors(r))], dtype=np.intp)
+    return np.array(
+        [r for r in rows.tolist() if not any(a in chosen for a in timeline.ancestors(r))], dtype=np.intp
+    )
 
 
 def step_of_device_rows(timeline: Timeline, steps: list[Step]) -> npt.NDArray[np.int32]:

@@ -42,7 +42,10 @@ HEAVY = ["pandas", "plotly", "pyarrow", "torch", "rich", "numpy"]
 
 def modules_after(code: str) -> set[str]:
     listing = subprocess.run(
-        [sys.executable, "-c", f"import sys; {code}; print(*sys.modules)"], capture_output=True, text=True, check=True
+        [sys.executable, "-c", f"import sys; {code}; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return {name.split(".")[0] for name in listing.stdout.split()}
 

@@ -54,7 +54,9 @@ def test_intersect_and_subtract(left: list[tuple[int, int]], right: list[tuple[i
 
 
 @given(spans, spans)
-def test_covered_counts_what_lies_inside_each_span(left: list[tuple[int, int]], right: list[tuple[int, int]]) -> None:
+def test_covered_counts_what_lies_inside_each_span(
+    left: list[tuple[int, int]], right: list[tuple[int, int]]
+) -> None:
     a = intervals.union(*columns(left))
     starts, ends = columns([(s, max(s, e)) for s, e in right])
 

@@ -30,7 +30,9 @@ TOLERANCE_NS = 1000
 
 
 def reference(shared: Path, name: str) -> dict[str, Any]:
-    metrics: dict[str, Any] = json.loads((shared / "reference" / f"{name}.json").read_text())["raw"]["metrics"]
+    metrics: dict[str, Any] = json.loads((shared / "reference" / f"{name}.json").read_text())["raw"][
+        "metrics"
+    ]
     return metrics
 
 
@@ -83,7 +85,9 @@ def test_top_kernels_equal_the_reference(shared: Path, name: str) -> None:
     """Their top ten hold copies and memsets too; ours hold kernels and collectives only."""
     session = trace(shared, name)
     ours = {k["name"]: k for k in json.loads(json_report.render(session, analyze(session)))["kernels"]}
-    theirs = [k for k in reference(shared, name)["top10_kernels"] if not k["name"].startswith(("Memcpy", "Memset"))]
+    theirs = [
+        k for k in reference(shared, name)["top10_kernels"] if not k["name"].startswith(("Memcpy", "Memset"))
+    ]
 
     assert theirs
     for kernel in theirs:
