@@ -53,6 +53,6 @@ def lookup(keys: Int64, rows: npt.NDArray[Any], start_ns: Int64, wanted: Int64) 
 def _join_by_flow(spans: Spans, flows: Flows, on_device: npt.NDArray[np.bool_]) -> None:
     usable = (flows.from_row >= 0) & (flows.to_row >= 0)
     start, end = flows.from_row[usable], flows.to_row[usable]
-    good = np.isin(spans.kind[start], _LAUNCHERS + [int(Kind.OPERATOR)]) & on_device[end]
+    good = np.isin(spans.kind[start], [*_LAUNCHERS, int(Kind.OPERATOR)]) & on_device[end]
     good &= spans.launch_row[end] < 0
     spans.launch_row[end[good]] = start[good]
