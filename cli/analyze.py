@@ -30,7 +30,7 @@ from stallscope.profiler.errors import InputError, StallscopeError
 @click.option("--steps", metavar="A..B", help="Only these steps (5..8, counted from 0, both included).")
 @click.option("--rank", type=int, default=None, help="Only this rank of a trace of many.")
 @click.pass_context
-def command(ctx: click.Context, paths: tuple[str, ...], **options: Any) -> None:
+def command(ctx: click.Context, /, paths: tuple[str, ...], **options: Any) -> None:
     """Analyse TRACE: a file or folder from torch.profiler, torch_npu, msprof, or a saved session.
 
     Prints the verdict. Several traces are analysed one after the other; a folder of traces counts as

@@ -109,4 +109,5 @@ def contains(a: IntervalSet, points: npt.NDArray[np.int64]) -> npt.NDArray[np.bo
     if len(a[0]) == 0:
         return np.zeros(len(points), dtype=bool)
     i = np.searchsorted(a[0], points, side="right") - 1
-    return (i >= 0) & (points < a[1][np.maximum(i, 0)])
+    inside: npt.NDArray[np.bool_] = (i >= 0) & (points < a[1][np.maximum(i, 0)])
+    return inside

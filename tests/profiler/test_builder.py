@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from stallscope.profiler.builder import TimelineBuilder
 from stallscope.profiler.ids import NO_ID
@@ -11,7 +12,7 @@ from stallscope.profiler.timeline import ARG_INT, Timeline, Track
 from support.lanes import timeline
 
 
-def us(*values: int) -> np.ndarray:  # type: ignore[type-arg]
+def us(*values: int) -> npt.NDArray[np.int64]:
     return np.array(values, np.int64) * 1000
 
 

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from stallscope.profiler.errors import InputError
@@ -17,7 +18,7 @@ from stallscope.profiler.timeline import Timeline
 TABLES = ["spans", "args", "counters", "flows", "allocations", "marks"]
 
 
-def texts(t: Timeline, codes: np.ndarray) -> list[str]:  # type: ignore[type-arg]
+def texts(t: Timeline, codes: npt.NDArray[np.int32]) -> list[str]:
     return [t.strings[int(c)] if c >= 0 else "" for c in codes]
 
 
