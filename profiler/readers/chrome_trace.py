@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from stallscope.profiler.builder import TimelineBuilder, is_device_work
 from stallscope.profiler.errors import InputError
-from stallscope.profiler.ids import NO_ID, decode_id
+from stallscope.profiler.ids import NO_ID, TEXT_ID_BASE, decode_id
 from stallscope.profiler.kinds import Kind, is_collective
 from stallscope.profiler.notes import Notes
 from stallscope.profiler.readers.trace_events import RawEvents, tokenise
@@ -64,13 +64,23 @@ CATEGORY_KINDS: dict[str, Kind] = {
 }
 """Lower-case category to kind; the producers differ only in case (torch 1.8 wrote "Kernel")."""
 
-_DEVICE_PROCESS = re.compile(r"^\d+ GPU(\d+)$|^CUDA functions$|^/device:(?:GPU|TPU|CUSTOM):(\d+)|^GPU (\d+)$|^NPU ?(\d*)$")
+_DEVICE_PROCESS = re.compile(
+    r"^\d+ GPU(\d+)$|^CUDA functions$|^/device:(?:GPU|TPU|CUSTOM):(\d+)|^GPU (\d+)$|^NPU ?(\d*)$"
+)
 _RUNTIME_NAME = re.compile(r"^(?:cuda|cu|hip|hsa|xpu|mtia)_?[A-Z_]|^(?:ur|ze)[A-Z]")
 _WAIT_NAME = re.compile(r"(?:^|_)wait(?:$|_)", re.IGNORECASE)
 _COPY_NAME = re.compile(r"memcpy|^copy(?:Buffer|Image)|rocclr.*copy|dma", re.IGNORECASE)
 _PROFILER_THREADS = ("__xpu_profiler__",)
 _WINDOW_END = "Record Window End"
-_IGNORED_PHASES = {"P": "samples", "N": "objects", "O": "objects", "D": "objects", "c": "clock syncs", "R": "marks"}
+_IGNORED_PHASES = {
+    "P": "samples",
+    "N": "objects",
+    "O": "objects",
+    "D": "objects",
+    "c": "clock syncs",
+    "R": "marks",
+}
+_LAUNCH_ARROWS = ("ac2g", "async_gpu")
 _MAX_DURATION_NS = 30 * 24 * 3600 * 10**9
 """Longer than 30 days is a broken record, not a span."""
 
@@ -103,6 +113,7 @@ class _Interpreter:
         self.notes.extend(raw.notes)
         self.texts = raw.strings.texts
         self.lanes = self._lanes()
+        self.linked_by_id = False
 
     def session(self) -> Session:
         if len(self.raw) == 0:
@@ -110,8 +121,11 @@ class _Interpreter:
         kind = self._kinds()
         events, ts, dur, kind = self._spans(kind)
         if len(events) == 0:
-            raise InputError(self.source, "no events with a time in it", "Was anything recorded in the window?")
+            raise InputError(
+                self.source, "no events with a time in it", "Was anything recorded in the window?"
+            )
         track = self._tracks(events, kind)
+        correlation = self._correlations()[events]
         numbers = self.builder.add(
             track=track,
             start_ns=ts,
@@ -119,10 +133,11 @@ class _Interpreter:
             name=self._names(events),
             kind=kind,
             category=self.raw.cat[events],
-            correlation=self._correlations()[events],
+            correlation=correlation,
             external_id=self.raw.args.ids("External id", len(self.raw))[events],
             source=events,
         )
+        self.linked_by_id = _ids_link_everything(kind, correlation)
         self._flows(events, ts, numbers)
         self._instants()
         self._counters()
@@ -165,54 +180,69 @@ class _Interpreter:
         """The kind of every event, shape (n,); meaningless for phases that are no spans."""
         raw = self.raw
         table = np.full(len(self.texts) + 1, -1, np.int8)
-        for code in np.unique(raw.cat):
-            if code >= 0:
-                table[code] = CATEGORY_KINDS.get(self.texts[code].lower(), Kind.OTHER)
-        kind = table[raw.cat]
+        for code in _used(raw.cat, len(self.texts)):
+            table[code] = CATEGORY_KINDS.get(self.texts[code].lower(), Kind.OTHER)
+        kind: npt.NDArray[np.int8] = table[raw.cat]
         untold = (kind < 0) | (kind == Kind.OTHER)
-        for pid in np.unique(raw.pid[untold]):
-            name = self.lanes.process.get(int(pid), str(self._id(pid)))
-            if _DEVICE_PROCESS.match(name):
-                kind[untold & (raw.pid == pid)] = Kind.KERNEL
-        kind[kind < 0] = Kind.OTHER
-        by_name = self._by_name(kind)
-        for tid in np.unique(raw.tid):
-            if self._id(tid) in _PROFILER_THREADS:
-                by_name[raw.tid == tid] = Kind.OVERHEAD
-        return by_name
-
-    def _by_name(self, kind: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
-        """Refine kernels (collective, wait, copy) and uncategorised calls by their distinct names."""
-        raw = self.raw
-        for code in np.unique(raw.name[(kind == Kind.KERNEL) | (kind == Kind.OTHER)]):
-            if code < 0:
-                continue
-            name = self.texts[code]
-            mine = raw.name == code
-            if is_collective(name):
-                kind[mine & (kind == Kind.KERNEL)] = Kind.COLLECTIVE
-            elif _RUNTIME_NAME.match(name) and not is_device_work(kind[mine]).any():
-                kind[mine & (kind == Kind.OTHER)] = Kind.RUNTIME
-            elif _WAIT_NAME.search(name):
-                kind[mine & self._category_is("mtia_ccp_events")] = Kind.DEVICE_WAIT
-            elif _COPY_NAME.search(name):
-                kind[mine & (kind == Kind.KERNEL) & (raw.cat < 0)] = Kind.MEMCPY
+        if untold.any():
+            for pid in np.unique(raw.pid[untold]):
+                name = self.lanes.process.get(int(pid), str(self._id(pid)))
+                if _DEVICE_PROCESS.match(name):
+                    kind[untold & (raw.pid == pid)] = Kind.KERNEL
+            kind[kind < 0] = Kind.OTHER
+        self._refine_by_name(kind)
+        for name in _PROFILER_THREADS:
+            if (code := raw.strings.find(name)) >= 0:
+                kind[raw.tid == TEXT_ID_BASE - code] = Kind.OVERHEAD
         return kind
+
+    def _refine_by_name(self, kind: npt.NDArray[np.int8]) -> None:
+        """Collectives, waits, copies and uncategorised runtime calls, told by their distinct names."""
+        raw = self.raw
+        at = np.flatnonzero((kind == Kind.KERNEL) | (kind == Kind.OTHER))
+        at = at[raw.name[at] >= 0]
+        plain = np.full(len(self.texts), -1, np.int8)
+        untold, waits, runtime = plain.copy(), plain.copy(), plain.copy()
+        for code in _used(raw.name[at], len(self.texts)):
+            name = self.texts[code]
+            if is_collective(name):
+                plain[code] = Kind.COLLECTIVE
+            elif _COPY_NAME.search(name):
+                untold[code] = Kind.MEMCPY
+            if _RUNTIME_NAME.match(name):
+                runtime[code] = Kind.RUNTIME
+            if _WAIT_NAME.search(name):
+                waits[code] = Kind.DEVICE_WAIT
+        names = raw.name[at]
+        kernels = kind[at] == Kind.KERNEL
+        is_mtia = self._category_is("mtia_ccp_events")[at]
+        for table, where in (
+            (untold, kernels & (raw.cat[at] < 0)),
+            (plain, kernels),
+            (waits, is_mtia),
+            (runtime, ~kernels),
+        ):
+            hit = where & (table[names] >= 0)
+            kind[at[hit]] = table[names[hit]]
 
     def _category_is(self, name: str) -> npt.NDArray[np.bool_]:
         code = self.raw.strings.find(name)
-        return self.raw.cat == code if code >= 0 else np.zeros(len(self.raw), bool)
+        none: npt.NDArray[np.bool_] = np.zeros(len(self.raw), bool)
+        return self.raw.cat == code if code >= 0 else none
 
     def _names(self, events: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
         names = self.raw.name[events]
         unnamed = names < 0
         if unnamed.any():
             names = np.where(unnamed, self.raw.strings.code("(unnamed)"), names)
-        return names.astype(np.int32)
+        out: npt.NDArray[np.int32] = names.astype(np.int32)
+        return out
 
     # -- spans -------------------------------------------------------------------------------------
 
-    def _spans(self, kind: npt.NDArray[np.int8]) -> tuple[npt.NDArray[np.intp], Int64, Int64, npt.NDArray[np.int8]]:
+    def _spans(
+        self, kind: npt.NDArray[np.int8]
+    ) -> tuple[npt.NDArray[np.intp], Int64, Int64, npt.NDArray[np.int8]]:
         """Event numbers, start, duration and kind of everything with a length."""
         raw = self.raw
         complete = np.flatnonzero(raw.ph == ord("X"))
@@ -348,13 +378,7 @@ class _Interpreter:
         lane = np.where(on_device & (stream != NO_ID), stream, tid)
         lane = np.where(is_async, raw.id[events], lane)
         device = np.where(on_device, device, NO_TIME)
-        columns = [group, pid, lane, device]
-        code = np.zeros(len(events), np.int64)
-        for column in columns:
-            distinct, inverse = np.unique(column, return_inverse=True)
-            code = code * len(distinct) + inverse.reshape(-1)
-            code = np.unique(code, return_inverse=True)[1].reshape(-1)
-        first = np.unique(code, return_index=True)[1]
+        code, first = _group([group, pid, lane, device])
         rank = _rank(raw.meta)
         track_of = np.empty(len(first), np.int32)
         for number, at in enumerate(first.tolist()):
@@ -413,11 +437,14 @@ class _Interpreter:
     def _flows(self, events: npt.NDArray[np.intp], ts: Int64, numbers: Int64) -> None:
         """Arrows: start (s) to finish (f, t) of one id and category, each end bound to a span."""
         raw = self.raw
-        is_start = raw.ph == ord("s")
-        is_end = (raw.ph == ord("f")) | (raw.ph == ord("t"))
+        kept = self._wanted_flows()
+        is_start = kept & (raw.ph == ord("s"))
+        is_end = kept & ((raw.ph == ord("f")) | (raw.ph == ord("t")))
         starts, ends = np.flatnonzero(is_start), np.flatnonzero(is_end)
         if len(starts) == 0 or len(ends) == 0:
-            self.notes.add("flow-without-partner", "info", "flow ends without a partner", len(starts) + len(ends))
+            self.notes.add(
+                "flow-without-partner", "info", "flow ends without a partner", len(starts) + len(ends)
+            )
             return
         key = _hash(raw.id, raw.cat.astype(np.int64))
         order = starts[np.argsort(key[starts], kind="stable")]
@@ -431,7 +458,18 @@ class _Interpreter:
         label = np.where(raw.cat[ends[hit]] >= 0, raw.cat[ends[hit]], raw.name[ends[hit]])
         self.builder.add_flows(bound[:half], bound[half:], label)
 
-    def _bind(self, points: npt.NDArray[Any], events: npt.NDArray[np.intp], ts: Int64, numbers: Int64) -> Int64:
+    def _wanted_flows(self) -> npt.NDArray[np.bool_]:
+        """Arrows from launches to kernels repeat the correlation ids; where those are complete they are left out."""
+        kept = np.ones(len(self.raw), bool)
+        if self.linked_by_id:
+            for name in _LAUNCH_ARROWS:
+                if (code := self.raw.strings.find(name)) >= 0:
+                    kept &= self.raw.cat != code
+        return kept
+
+    def _bind(
+        self, points: npt.NDArray[Any], events: npt.NDArray[np.intp], ts: Int64, numbers: Int64
+    ) -> Int64:
         """The span that starts exactly where a flow end stands on its lane, or -1.
 
         Flow rows write plain numbers where the lane's own rows write "stream 7", so lanes are compared
@@ -544,6 +582,31 @@ class _Interpreter:
         return "trace events"
 
 
+def _used(codes: npt.NDArray[np.int32], size: int) -> list[int]:
+    """The distinct codes >= 0 that occur, ascending."""
+    return np.flatnonzero(np.bincount(codes[codes >= 0], minlength=size)).tolist()
+
+
+def _group(columns: list[npt.NDArray[Any]]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """A group number per row of equal column values, and one row of each group.
+
+    Neighbours mostly share their lane, so only the rows that differ from the one before are sorted.
+    """
+    n = len(columns[0])
+    changed = np.ones(n, bool)
+    if n:
+        changed[1:] = False
+        for column in columns:
+            changed[1:] |= column[1:] != column[:-1]
+    heads = np.flatnonzero(changed)
+    code = np.zeros(len(heads), np.int64)
+    for column in columns:
+        distinct, inverse = np.unique(column[heads], return_inverse=True)
+        code = code * len(distinct) + inverse.reshape(-1)
+    _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
+    return np.repeat(inverse.reshape(-1), np.diff(np.append(heads, n))), heads[first]
+
+
 def _as_int(value: Any) -> int:
     if isinstance(value, bool) or value is None:
         return 0
@@ -571,6 +634,16 @@ def _devices(meta: dict[str, Any]) -> dict[str, dict[str, Any]]:
         if isinstance(entry, dict) and "id" in entry:
             out[str(entry["id"])] = {ours: entry[theirs] for theirs, ours in names.items() if theirs in entry}
     return out
+
+
+def _ids_link_everything(kind: npt.NDArray[np.int8], correlation: Int64) -> bool:
+    """Whether every device event has a correlation id that a runtime call carries too."""
+    work = correlation[is_device_work(kind)]
+    calls = np.unique(correlation[kind == Kind.RUNTIME])
+    if len(work) == 0 or len(calls) == 0:
+        return False
+    at = np.minimum(np.searchsorted(calls, work), len(calls) - 1)
+    return bool(np.all((calls[at] == work) & (work != NO_ID)))
 
 
 def _hash(a: npt.NDArray[np.int64], b: npt.NDArray[np.int64]) -> Int64:
