@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 
 from stallscope.profiler.builder import TimelineBuilder, is_device_work
-from stallscope.profiler.errors import InputError
 from stallscope.profiler.ids import NO_ID, TEXT_ID_BASE, decode_id
 from stallscope.profiler.kinds import Kind, is_collective
 from stallscope.profiler.notes import Notes
@@ -86,7 +85,7 @@ _MAX_DURATION_NS = 30 * 24 * 3600 * 10**9
 
 
 def read(path: Path) -> Session:
-    """Read one file. Raises InputError where nothing in it can be used."""
+    """Read one file. Raises InputError where it is no trace; a trace without events gives an empty session."""
     return interpret(tokenise(path), path.name)
 
 
@@ -148,6 +147,15 @@ class _Interpreter:
         timeline.origin_ns += base
         timeline.clock = "realtime" if timeline.origin_ns > 10**18 else "unknown"
         _note_links(timeline, self.notes)
+        return Session(timeline, self._facts(timeline), self.notes)
+
+    def _nothing(self) -> Session:
+        """A readable file in which nothing happened: an empty timeline that says so."""
+        self.notes.add(
+            "no-events", "data_loss", "no events: the file is a trace, but nothing was recorded in its window"
+        )
+        self._leftovers()
+        timeline = self.builder.finish()
         return Session(timeline, self._facts(timeline), self.notes)
 
     # -- what the lanes are ------------------------------------------------------------------------
