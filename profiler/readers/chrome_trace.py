@@ -115,14 +115,10 @@ class _Interpreter:
         self.linked_by_id = False
 
     def session(self) -> Session:
-        if len(self.raw) == 0:
-            raise InputError(self.source, "no events in it", "Was anything recorded in the profiling window?")
         kind = self._kinds()
         events, ts, dur, kind = self._spans(kind)
         if len(events) == 0:
-            raise InputError(
-                self.source, "no events with a time in it", "Was anything recorded in the window?"
-            )
+            return self._nothing()
         track = self._tracks(events, kind)
         correlation = self._correlations()[events]
         numbers = self.builder.add(
