@@ -286,11 +286,11 @@ class Call:
     def text(self, index: int) -> str:
         return self.concrete[index] if 0 <= index < len(self.concrete) else ""
 
-    def int(self, index: int) -> int | None:
+    def integer(self, index: int) -> int | None:
         """Argument `index` as a whole number, None where it is none or was not recorded."""
         return parse_int(self.text(index))
 
-    def ints(self, index: int) -> list[int] | None:
+    def integers(self, index: int) -> list[int] | None:
         """Argument `index` as a list of whole numbers; one number is a list of one."""
         return parse_ints(self.text(index))
 
@@ -299,7 +299,7 @@ class Call:
 
     def scalar_type(self, index: int) -> str:
         """Argument `index` read as a dtype number, "" where there is none."""
-        number = self.int(index)
+        number = self.integer(index)
         return SCALAR_TYPES.get(number, "") if number is not None else ""
 
     def with_step(self, step: StepTokens | None) -> Call:

@@ -38,9 +38,9 @@ class Family(str, Enum):
 
 # Kernels of these names are shells: what they do is told by their first template arguments.
 _SHELLS = frozenset(
-    "kernel kernel2 kentry device_kernel trampoline_kernel multi_tensor_apply_kernel gemm_kernel_shell "
-    "kernel_wrapper launch_kernel".split()
+    ("kernel", "kernel2", "kentry", "device_kernel", "trampoline_kernel", "multi_tensor_apply_kernel")
 )
+
 
 _TEMPLATE = re.compile(r"[<(]")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -59,7 +59,9 @@ def head(name: str) -> str:
     'mat_mul_v2'
     """
     short = name[:2000].replace("(anonymous namespace)::", "").replace("<unnamed>::", "")
-    if short.startswith("_ZN") or short.startswith("_Z"):
+    if short.lower().startswith(("memcpy", "memset", "memory ")):
+        return short.split(" ", maxsplit=1)[0].lower()
+    if short.startswith("_Z"):
         short = _demangled_head(short)
     elif short.startswith("aclnn"):
         short = _TRAILING_NUMBER.sub("", short).rsplit("_", 1)[-1] or short
@@ -105,8 +107,8 @@ _RULES: list[tuple[Family, re.Pattern[str]]] = [
         r"nccl", r"rccl", r"hccl", r"lccl", r"^hcom_", r"cross_device_reduce", r"multimem_", r"symm_mem",
         r"all_?reduce", r"quick_?reduce", r"all_?gather_(?:kernel|matmul|base|v)", r"reduce_?scatter",
         r"all_?to_?all", r"nvshmem", r"deep_ep::", r"lamport", r"moe_distribute", r"allgather", r"^elastic_")),
-    (Family.COPY, _rule(r"^mem(?:cpy|set|move)\b", r"^mem_?set\d*$", r"(?:^|_)mem_set$", r"^copy_?(?:device|host|buffer)",
-                        r"rocclr", r"fill_?buffer", r"^memory ?(?:copy|set)")),
+    (Family.COPY, _rule(r"^mem(?:cpy|set|move|ory)\b", r"^mem_?set\d*$", r"(?:^|_)mem_set$", r"^copy_?(?:device|host|buffer)",
+                        r"rocclr", r"fill_?buffer")),
     (Family.KV_CACHE, _rule(
         r"reshape_and_cache", r"store_kv_?cache", r"store_cache", r"concat_and_cache", r"kv_?cache_(?:update|write)",
         r"append_paged_k_?v", r"scatter_pa_kv", r"swap_blocks", r"copy_blocks", r"kv_rms_norm_rope_cache",
@@ -141,11 +143,11 @@ _RULES: list[tuple[Family, re.Pattern[str]]] = [
         r"gemm", r"gemv", r"^cijk_", r"mat_?mul", r"(?:^|_|:)mm(?:_|$)", r"split_?k_?reduce", r"nvjet",
         r"^(?:ampere|volta|turing|hopper|maxwell|sm\d+)_", r"xmma", r"wv_?split_?k", r"llmm1", r"marlin", r"machete",
         r"wgmma", r"(?:^|_)dot_kernel", r"cutlass", r"linear(?:_|$)(?!ize)", r"post_gsu", r"reduce_1_?block",
-        r"batch_mat", r"awq_", r"gptq_")),
+        r"batch_mat", r"awq_", r"gptq_", r"^epilogue::")),
     (Family.SOFTMAX, _rule(r"soft_?max", r"logsumexp")),
     (Family.SAMPLING, _rule(
-        r"top_?[kp](?:_|\d|v\d|$)", r"topk", r"sampl", r"multinomial", r"radix_?sort", r"(?:^|_|:)(?:merge_|segmented_|block_)?sort",
-        r"bitonic", r"arg_?(?:max|min)", r"exponential", r"random", r"distribution", r"gumbel", r"penalt",
+        r"top_?[kp](?:_|\d|v\d|$)", r"topk", r"(?<!up)sampl", r"multinomial", r"radix_?sort", r"(?:^|_|:)(?:merge_|segmented_|block_)?sort",
+        r"bitonic", r"(?<!with_)arg_?(?:max|min)", r"exponential", r"random", r"distribution", r"gumbel", r"penalt",
         r"min_p", r"curand", r"philox", r"gen_?bit_?mask", r"genbitmask", r"sort_(?:kernel|pairs)", r"onesweep", r"rocrand")),
     (Family.EMBEDDING, _rule(
         r"embedding", r"index_?(?:select|add|put|copy|fill|elementwise|kernel|func|\d*$)", r"gather", r"scatter",
