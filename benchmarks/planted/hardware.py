@@ -38,7 +38,9 @@ class Chip:
 H100 = Chip("cuda", "NVIDIA H100 80GB HBM3", 989e12, 3352e9, 132, 85_018_279_936)
 A100 = Chip("cuda", "NVIDIA A100-SXM4-80GB", 312e12, 2039e9, 108, 85_051_572_224, major=8, pinned=24e9)
 MI300X = Chip("hip", "AMD Instinct MI300X", 1307e12, 5325e9, 304, 206_141_652_992, warp=64, major=9, minor=4)
-B3 = Chip("ascend", "Ascend910B3", 294.9e12, 1600e9, 20, 65_796_046_848, vector_cores=40, mhz=1800, pinned=22e9)
+B3 = Chip(
+    "ascend", "Ascend910B3", 294.9e12, 1600e9, 20, 65_796_046_848, vector_cores=40, mhz=1800, pinned=22e9
+)
 
 CHIPS = {"h100": H100, "a100": A100, "mi300x": MI300X, "910b3": B3}
 
