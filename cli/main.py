@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "stallscope.cli.export",
         "Write the timeline and its findings as a Chrome trace for Perfetto.",
     ),
+    "whatif": ("stallscope.cli.whatif", "Predict what a change would save, by replaying the recording."),
     "rules": ("stallscope.cli.rules", "List the rules."),
     "explain": ("stallscope.cli.explain", "Explain one rule: what it finds, its limits, what to try."),
     "doctor": ("stallscope.cli.doctor", "Say what can be recorded on this machine and what is missing."),
