@@ -398,42 +398,50 @@ def flash_cached(call: Call) -> Cost:
 def ascend_flash(call: Call) -> Cost:
     """`FlashAttentionScore` of kernel_details: Q, K, V, ..., mask; the layout is an attribute.
 
-    Heads are told by the softmax output [B,H,S,8]. With a mask the sparse mode is not recorded: taken as
-    causal, a lower bound.
+    Rows of heads are told by the softmax output [B,H,S,8] (or its size), the head dimension by Q's size.
+    With a mask the sparse mode is not recorded: taken as causal, a lower bound.
     """
     q, k, v = call.need(0), call.need(1), call.need(2)
-    statistics = next(
-        (t for t in call.outputs if len(t.shape) == 4 and t.shape[3] == 8 and t.dtype == "fp32"), None
-    )
-    masked = any(
-        t is not None and t.dtype in ("bool", "uint8") and len(t.shape) >= 2 for t in call.tensors[3:]
-    )
-    if statistics is not None:
-        batch, heads, nq, _ = statistics.shape
-    elif len(q.shape) == 4:
-        return _known(_batch_heads_first(q, k, v, "start", None), "layout and sparse mode are not recorded")
-    else:
+    masks = [t for t in call.tensors[3:] if t is not None and len(t.shape) >= 2]
+    mask = masks[-1] if masks else None
+    rows, nq = _softmax_rows(call, mask)
+    if rows == 0 or nq == 0 or q.numel % rows or rows % nq:
         raise NoModel
-    if batch * heads * nq == 0 or q.numel % (batch * heads * nq):
-        raise NoModel
-    d = q.numel // (batch * heads * nq)
-    kv_heads_dim = [n for n in k.shape if n % d == 0]
-    nkv = _ascend_kv_length(k, batch, d, kv_heads_dim)
-    causal = "end" if masked else ""
+    d, batch_heads = q.numel // rows, rows // nq
+    nkv = _ascend_kv_length(q, k, nq, d)
     cost = _attention(
-        q, k, v, heads=heads, all_pairs=batch * pairs(nq, nkv, causal), d_qk=d, d_v=d, out_numel=q.numel
+        q,
+        k,
+        v,
+        heads=batch_heads,
+        all_pairs=pairs(nq, nkv, "end" if mask is not None else ""),
+        d_qk=d,
+        d_v=d,
+        out_numel=q.numel,
     )
-    return _known(cost, "the sparse mode of the mask is not recorded: taken as causal") if masked else cost
+    if mask is None:
+        return cost
+    return _known(cost, "the sparse mode of the mask is not recorded: taken as causal")
 
 
-def _ascend_kv_length(k: Tensor, batch: int, d: int, widths: list[int]) -> int:
-    """Nkv of K[S,B,H*d], K[B,S,H*d], K[B,H,S,d] or K[B,S,H,d]; raises NoModel where it is not clear."""
-    if len(k.shape) == 3 and k.shape[2] in widths:
-        if k.shape[1] == batch and k.shape[0] != batch:
-            return k.shape[0]
-        if k.shape[0] == batch:
-            return k.shape[1]
-    raise NoModel
+def _softmax_rows(call: Call, mask: Tensor | None) -> tuple[int, int]:
+    """(B*H*S, S) from the softmax statistics, which hold 8 numbers a row; (0, 0) where they do not tell."""
+    for tensor in call.outputs:
+        if tensor.dtype == "fp32" and len(tensor.shape) == 4 and tensor.shape[3] == 8:
+            return tensor.numel // 8, tensor.shape[2]
+        if tensor.dtype == "fp32" and len(tensor.shape) == 1 and tensor.numel % 8 == 0 and mask is not None:
+            return tensor.numel // 8, mask.shape[-2]
+    return 0, 0
+
+
+def _ascend_kv_length(q: Tensor, k: Tensor, nq: int, d: int) -> int:
+    """Nkv: the dimension of K that stands where Nq stands in Q; raises NoModel where it is not clear."""
+    if len(q.shape) != len(k.shape):
+        raise NoModel
+    places = [i for i, n in enumerate(q.shape[:-1]) if n == nq]
+    if len(places) != 1 or q.shape[-1] % d or k.shape[-1] % d:
+        raise NoModel
+    return k.shape[places[0]]
 
 
 def ascend_infer(call: Call) -> Cost:

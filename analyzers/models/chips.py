@@ -15,8 +15,9 @@ Confidence:
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 Confidence = Literal["data sheet", "derived", "doubtful"]
 Vendor = Literal["NVIDIA", "AMD", "Huawei"]
@@ -259,7 +260,8 @@ def find_chip(
     """The chip of a device, None where it is not clearly one of the table.
 
     `name` is what the runtime prints ("NVIDIA H100 80GB HBM3", "AMD Instinct MI300X", "Ascend910B4"). An
-    empty name is matched by properties alone, if memory size and cores fit exactly one chip. Where the
+    empty name (or ROCm's nameless "AMD Radeon Graphics") is matched by properties alone, if memory size and
+    cores fit one chip, or several with the same figures. Where the
     number of cores is told and differs from the table's, the device is a partition or another variant, and
     None is returned: a slice of a chip has not the chip's peaks. For Ascend, `cores` and `clock_mhz` as
     recorded in `info.json` replace the table's and the peaks follow from them.
@@ -270,7 +272,7 @@ def find_chip(
     True
     """
     text = " ".join(name.split())
-    if not text:
+    if not text or text == "AMD Radeon Graphics":
         return _by_properties(memory_bytes, cores, capability)
     if _PARTITION.search(text) is not None:
         return None
@@ -300,7 +302,7 @@ def _as_recorded(chip: Chip, cores: int | None, clock_mhz: int | None) -> Chip:
 def _by_properties(
     memory_bytes: int | None, cores: int | None, capability: tuple[int, int] | None
 ) -> Chip | None:
-    """The one chip whose cores, memory size and compute capability fit; None for none or several."""
+    """The chip whose cores, memory size and compute capability fit; None for none, or several that differ."""
     if not memory_bytes or not cores:
         return None
     found = [
@@ -311,4 +313,31 @@ def _by_properties(
         and 0.9 * chip.memory_bytes <= memory_bytes <= 1.02 * chip.memory_bytes
         and (capability is None or chip.capability in (None, capability))
     ]
-    return found[0] if len(found) == 1 else None
+    if len({_numbers(chip) for chip in found}) != 1:
+        return None
+    return replace(found[0], name=" or ".join(chip.name for chip in found))
+
+
+def _numbers(chip: Chip) -> tuple[object, ...]:
+    """What a roofline needs of a chip; chips that agree in it need not be told apart."""
+    rates = tuple(sorted((key, figure.value) for key, figure in chip.peaks.items()))
+    return rates, chip.bandwidth and chip.bandwidth.value, chip.vector and chip.vector.value
+
+
+def chip_of_device(device: Mapping[str, Any]) -> Chip | None:
+    """The chip of one entry of `Session.facts["devices"]`: its name and what else it tells."""
+
+    def whole(key: str) -> int | None:
+        value = device.get(key)
+        return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+    major, minor = whole("compute_major"), device.get("compute_minor")
+    capability = (major, minor) if major is not None and isinstance(minor, int) else None
+    name = device.get("name")
+    return find_chip(
+        name if isinstance(name, str) else "",
+        memory_bytes=whole("memory_bytes"),
+        cores=whole("cores"),
+        capability=capability,
+        clock_mhz=whole("clock_mhz"),
+    )

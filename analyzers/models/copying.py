@@ -142,6 +142,16 @@ def inductor(call: Call) -> Cost:
                         note="every argument once; what is computed is not recorded")  # fmt: skip
 
 
+def ascend_fill(call: Call) -> Cost:
+    """`ZerosLike`, `OnesLike`, `Fill`, `Range`: the output is written once, of the inputs only the form is used."""
+    if not call.outputs:
+        raise NoModel
+    traffic = Traffic()
+    for tensor in call.outputs:
+        traffic.writes(tensor.numel, tensor.dtype)
+    return traffic.cost(0, call.outputs[0].dtype, Family.COPY)
+
+
 def ascend(call: Call) -> Cost:
     """`Cast`, `TransData`, `Transpose`, `TensorMove`, `Slice`, `ConcatD`, ...: as many elements as the output.
 
@@ -166,8 +176,8 @@ _CLONES = names(
 )
 _ASCEND = names(
     "Cast TransData Transpose TransposeD TensorMove Slice SliceD StridedSlice StridedSliceD StridedSliceV3 ConcatD "
-    "ConcatV2 Concat ZerosLike OnesLike Fill Fills BroadcastTo AsStrided ViewCopy Identity Pad PadV3 PadD Tile TileD "
-    "SplitV SplitVD Split SplitD Pack Unpack ExpandV2 Expand FormatCast Range MemSet Tril Triu RepeatInterleave "
+    "ConcatV2 Concat BroadcastTo AsStrided ViewCopy Identity Pad PadV3 PadD Tile TileD "
+    "SplitV SplitVD Split SplitD Pack Unpack ExpandV2 Expand FormatCast Tril Triu RepeatInterleave "
     "StackV2 Roll Reverse CopyFrom"
 )
 _INDUCTOR = ("triton_poi_fused", "triton_red_fused", "triton_per_fused")
@@ -192,4 +202,5 @@ MODELS: dict[str, Model] = {
     "aten::_foreach_copy": foreach_copy,
     **dict.fromkeys(_INDUCTOR, inductor),
     **dict.fromkeys(_ASCEND, ascend),
+    **dict.fromkeys(names("ZerosLike OnesLike Fill Fills Range MemSet"), ascend_fill),
 }

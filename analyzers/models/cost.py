@@ -146,10 +146,12 @@ def estimate_kernel_row(
 def parse_ascend_shapes(text: str) -> list[list[int]] | None:
     """Shapes of `"4096,6144;;8"`: [[4096, 6144], [], [8]]; None for "N/A" and for nothing.
 
-    An empty part is a scalar or an absent argument; the column does not tell them apart.
+    An empty part is a scalar or an absent argument; the column does not tell them apart. A quoted empty
+    text is one scalar.
     """
-    body = text.strip().strip('"')
-    if not body or body.upper() == "N/A":
+    written = text.strip()
+    body = written.strip('"')
+    if not written or body.upper() == "N/A":
         return None
     shapes: list[list[int]] = []
     for part in body.split(";"):

@@ -167,7 +167,8 @@ _ASCEND = names(
     "GreaterEqual Less LessEqual LogicalAnd LogicalOr LogicalNot Maximum Minimum Select SelectV2 Cos Sin ClipByValue "
     "ClipByValueV2 MaskedFill Axpy AxpyV2 Addcmul Addcdiv Reciprocal BitwiseNot BitwiseAnd BitwiseOr FloorDiv "
     "FloorMod Erf Sign Ceil Floor Round IsNan IsInf IsFinite AddN Trunc Mod Softplus Mish Swish Relu Relu6 Sigmoid "
-    "Tanh Gelu GeluV2 FastGelu Silu LeakyRelu Elu HardSwish DropOutDoMask MulAddn AddcmulV2 ReluGrad GeluGrad Swish"
+    "Tanh Gelu GeluV2 FastGelu Silu LeakyRelu Elu HardSwish DropOutDoMask MulAddn AddcmulV2 ReluGrad GeluGrad ForeachAddList "
+    "ForeachMulScalar ForeachMulList"
 )
 
 MODELS: dict[str, Model] = {

@@ -155,7 +155,7 @@ def _verdict(
 ) -> tuple[Verdict, str]:
     """The verdict and why, by the limits at the head of this file."""
     if share > IMPOSSIBLE:
-        return "model-or-clock-fault", _fault(cost, chip, share == memory, doubt)
+        return "model-or-clock-fault", _fault(cost, chip, duration_ns, share == memory, doubt)
     bound: Verdict = "memory-bound" if share == memory else "compute-bound"
     if share >= LOW and doubt and bound == "compute-bound":
         return "unknown", f"{share:.0%} of the FP32 roof, but {doubt}"
@@ -190,9 +190,16 @@ def _far_from_roofs(duration_ns: int, chip: Chip, share: float, blocks: int | No
     return "inefficient", f"{share:.0%} of the roof, though neither short nor on a small grid"
 
 
-def _fault(cost: Cost, chip: Chip, by_memory: bool, doubt: str) -> str:
-    if by_memory and chip.cache_bytes is not None and cost.bytes <= chip.cache_bytes:
-        return f"faster than memory allows: its {cost.bytes / 2**20:.0f} MiB fit the {chip.cache_bytes >> 20} MiB cache"
+def _fault(cost: Cost, chip: Chip, duration_ns: int, by_memory: bool, doubt: str) -> str:
+    """What may explain a share that cannot be."""
+    cache = chip.cache_bytes or 0
+    if (
+        by_memory
+        and chip.bandwidth is not None
+        and (cost.bytes - cache) / chip.bandwidth.value <= duration_ns / 1e9
+    ):
+        moved = f"{cost.bytes / 2**20:.0f} MiB"
+        return f"faster than memory allows: of its {moved} up to {cache >> 20} MiB may stay in the cache"
     if not by_memory and doubt:
         return f"faster than FP32 allows: {doubt}"
     if cost.basis == "expected":
