@@ -1,4 +1,4 @@
-'''The raw recording: what a recorded process leaves on disk, readable after any kind of death.
+"""The raw recording: what a recorded process leaves on disk, readable after any kind of death.
 
 A recording directory holds
 
@@ -19,9 +19,13 @@ Lines of a .jsonl file have a key "ev":
     text     id, text: a text other records refer to
     code     id, name, file, line: text ids of a code object's name and file, its first line
     thread   tid, name
-    module   name, version, and what the hook learned (device names, build)
-    window   n, file, start_ns, stop_ns, saved_ns, why, steps, bytes, provisional, activities, mode
-    user-profiler  start_ns, end_ns, file ("" where its data was not kept)
+    module   name, version
+    framework  facts: what the backend knows at the end (build, device names, threads)
+    window-open       n, start_ns, provisional
+    window            n, file, start_ns, stop_ns, stopped_ns, saved_ns, why, steps, bytes, events_estimate, provisional,
+                      activities, backend
+    window-discarded  n
+    user-profiler     n, start_ns, end_ns, file ("" until the script exports its result)
     note     code, severity, text
     error    where, error: a fault of ours, caught
     meter    sampler_cpu_ns, samples, marks, window_ns: our own cost so far
@@ -32,7 +36,7 @@ A fixed record is little-endian `t, dur, a: int64; tid: uint32; flags: uint16; t
 written last, so 0 there means "never completed". Times are CLOCK_MONOTONIC nanoseconds.
 
     type      t              dur                 a                  tid          flags
-    MARK      start          length              text id            thread       -
+    MARK      start          length              text id            thread       1 if a forward pass
     ARG       slot of mark   text id of the key  value              -            0 int, 1 float bits, 2 text id
     NODE      parent node    line                code id            node id      -
     SAMPLE    first sample   last less first     node id            thread       samples (saturates)
@@ -44,10 +48,11 @@ written last, so 0 there means "never completed". Times are CLOCK_MONOTONIC nano
     HOST_MEM  reading        resident bytes      -                  process      -
 
 Files grow in steps and are never cut by the process itself: zeros at the end are not records.
-'''
+"""
 
 from __future__ import annotations
 
+import os
 import struct
 
 try:  # the C encoder alone: `import json` would pull in `re`, which the user's script may never need
@@ -63,11 +68,16 @@ RECORD_BYTES = RECORD.size
 
 MARK, ARG, NODE, SAMPLE, GC, IMPORT, OVERHEAD, HOST_CPU, HOST_SW, HOST_MEM = range(1, 11)
 ARG_IS_INT, ARG_IS_FLOAT, ARG_IS_TEXT = range(3)
+FORWARD_PASS = 1
+"""Flag of a mark that is a forward pass of an outermost module."""
 
 RAW_FOLDER = "raw"
 MANIFEST = "recording.json"
 END = "end.json"
 BOOT_ERRORS = "boot-errors.log"
+
+BOOT_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "boot")
+"""Holds the `sitecustomize` that starts the recorder in a child."""
 
 ENV_FOLDER = "STALLSCOPE_RECORDING"
 ENV_SETTINGS = "STALLSCOPE_SETTINGS"

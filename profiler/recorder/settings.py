@@ -1,9 +1,9 @@
-"""What to record, in a form that travels to every child through one environment variable."""
+"""What to record, in a form that travels to every child through one environment variable.
+
+A plain class: `dataclasses` alone would cost every recorded process 16 ms of start-up.
+"""
 
 from __future__ import annotations
-
-import dataclasses
-from dataclasses import dataclass
 
 from stallscope.profiler.errors import OptionError
 
@@ -12,13 +12,15 @@ DEVICES = ("auto", "cuda", "xpu", "npu", "cpu", "off")
 WINDOW_AUTO, WINDOW_ALL = "auto", "all"
 
 
-@dataclass(frozen=True)
 class Settings:
-    """Recording options. `python`: sample, calls or off; `rate_hz`: samples a second.
+    """Recording options.
 
+    `python`: sample (a sampling thread), calls (every call, inside the operator window) or off.
+    `rate_hz`: stack samples a second. `ops`: record operators and kernels. `device`: whose kernels.
     `warmup` steps run unrecorded, then operators of `steps` steps (0: as many as the caps allow) are
-    recorded. `whole` records from the import of torch to the end instead. `max_events` caps the
-    operators and kernels kept in all windows of a process, `max_seconds` their length together.
+    recorded; `whole` records from the import of torch to the end instead. `max_events` caps the
+    operators and kernels kept in all windows of one process, `max_seconds` the windows' length together.
+    `shapes`: record operator input shapes and dtypes.
     """
 
     python: str = "sample"
@@ -32,7 +34,14 @@ class Settings:
     max_seconds: int = 120
     shapes: bool = True
 
-    def __post_init__(self) -> None:
+    def __init__(self, **values: str | int | bool) -> None:
+        for name, value in values.items():
+            if name not in NAMES:
+                raise OptionError(f"the recorder has no setting {name!r}. Its settings: {', '.join(NAMES)}.")
+            setattr(self, name, value)
+        self._check()
+
+    def _check(self) -> None:
         if self.python not in PYTHON_MODES:
             raise OptionError(f"python mode {self.python!r} is not known. Modes: {', '.join(PYTHON_MODES)}.")
         if self.device not in DEVICES:
@@ -42,35 +51,46 @@ class Settings:
         if self.warmup < 0 or self.steps < 0:
             raise OptionError("warm-up and step counts are 0 or more.")
         if self.max_events < 1000 or self.max_seconds < 1:
-            raise OptionError("at least 1000 events and 1 second are needed for a window.")
+            raise OptionError("a window needs at least 1000 events and 1 second.")
+
+    def values(self) -> dict[str, str | int | bool]:
+        """All settings by name."""
+        return {name: getattr(self, name) for name in NAMES}
+
+    def replace(self, **changes: str | int | bool) -> Settings:
+        return Settings(**{**self.values(), **changes})
 
     def encode(self) -> str:
         """One line without quotes, for the environment."""
-        return ";".join(f"{f.name}={getattr(self, f.name)}" for f in dataclasses.fields(self))
+        return ";".join(f"{name}={value}" for name, value in self.values().items())
 
     @classmethod
     def decode(cls, text: str) -> Settings:
-        """The settings of `encode`; unknown names (of another version) are ignored."""
+        """The settings of `encode`; names of another version are ignored."""
         values: dict[str, str | int | bool] = {}
-        defaults = cls()
         for part in text.split(";"):
             name, _, value = part.partition("=")
-            known = getattr(defaults, name, None) if name in cls.__dataclass_fields__ else None
-            if isinstance(known, bool):
+            if name not in NAMES:
+                continue
+            default = getattr(cls, name)
+            if isinstance(default, bool):
                 values[name] = value == "True"
-            elif isinstance(known, int):
-                values[name] = int(value)
-            elif isinstance(known, str):
-                values[name] = value
-        return cls(**values)  # type: ignore[arg-type]
+            else:
+                values[name] = int(value) if isinstance(default, int) else value
+        return cls(**values)
 
     def with_window(self, text: str) -> Settings:
-        """`auto`, `all`, `WARMUP:STEPS` or `STEPS`. Raises OptionError for anything else."""
+        """`auto`, `all`, `STEPS` or `WARMUP:STEPS`. Raises OptionError for anything else."""
         if text == WINDOW_AUTO:
-            return dataclasses.replace(self, warmup=0, steps=0, whole=False)
+            return self.replace(warmup=0, steps=0, whole=False)
         if text == WINDOW_ALL:
-            return dataclasses.replace(self, warmup=0, steps=0, whole=True)
+            return self.replace(warmup=0, steps=0, whole=True)
         warmup, colon, steps = text.rpartition(":")
         if not steps.isdecimal() or (colon and not warmup.isdecimal()):
-            raise OptionError(f"window {text!r} is not known. It is auto, all, STEPS or WARMUP:STEPS, as in 2:20.")
-        return dataclasses.replace(self, warmup=int(warmup or 0), steps=int(steps), whole=False)
+            raise OptionError(
+                f"window {text!r} is not known. It is auto, all, STEPS or WARMUP:STEPS, as in 2:20."
+            )
+        return self.replace(warmup=int(warmup or 0), steps=int(steps), whole=False)
+
+
+NAMES = tuple(name for name in Settings.__annotations__)

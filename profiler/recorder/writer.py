@@ -11,7 +11,7 @@ import itertools
 import mmap
 import os
 import struct
-import threading
+from _thread import RLock
 from collections.abc import Mapping
 
 from stallscope.profiler.recorder.format import (
@@ -45,12 +45,15 @@ class RecordWriter:
         self.dropped = 0
         self.lines_bytes = 0
         self._path = os.path.join(folder, stem)
-        self._lines = os.open(self._path + ".jsonl", os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._lines = os.open(
+            self._path + ".jsonl", os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o644
+        )
         self._records = -1
         self._map: mmap.mmap | None = None
         self._capacity = 0
         self._slots = itertools.count()
-        self._grow_lock = threading.RLock()
+        self._grow_lock = RLock()
+        self._last_slot = -1
         self._texts: dict[str, int] = {}
         self._text_ids = itertools.count(1)
         self.frozen = False
@@ -68,11 +71,11 @@ class RecordWriter:
             self.dropped += 1
 
     def text(self, text: str) -> int:
-        """The number of a text, written once."""
+        """The number of a text, written once; 0 when there are more than are kept."""
         number = self._texts.get(text)
         if number is None:
             if len(self._texts) >= MAX_TEXTS:
-                return self.text("(more texts than are kept)") if text in self._texts else 0
+                return 0
             number = next(self._text_ids)
             self._texts[text] = number
             self.line("text", id=number, text=text[:2000])
@@ -90,6 +93,7 @@ class RecordWriter:
             self.dropped += 1
             return -1
         RECORD.pack_into(self._map, at, t, dur, a, tid, flags, type_)  # type: ignore[arg-type]
+        self._last_slot = slot
         return slot
 
     def extend(self, slot: int, dur: int, flags: int) -> None:
@@ -137,7 +141,7 @@ class RecordWriter:
     @property
     def bytes(self) -> int:
         """Bytes written so far, reserved space not counted."""
-        return self.lines_bytes + RECORD_BYTES * min(self._slots.__reduce__()[1][0], self._capacity // RECORD_BYTES)
+        return self.lines_bytes + RECORD_BYTES * (self._last_slot + 1)
 
     def abandon(self) -> None:
         """Let go of the files without touching them: in a forked child they are the parent's."""

@@ -1,0 +1,72 @@
+"""Calls a function of ours right after a named module was first imported, and times that import.
+
+Nothing is imported early: a process that never imports torch never pays for the torch hook.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+Imported = Callable[[str, ModuleType, int, int], None]
+"""Called with the module's name, the module, and when its import began and ended (monotonic ns)."""
+
+
+class ImportWatch:
+    """A finder at the head of `sys.meta_path` that lets the others find, and wraps the loader they return."""
+
+    def __init__(self, names: Sequence[str], imported: Imported) -> None:
+        self._waiting = set(names)
+        self._imported = imported
+
+    def install(self) -> None:
+        """Start watching. Modules that are loaded already are reported at once."""
+        now = time.perf_counter_ns()
+        for name in sorted(self._waiting & sys.modules.keys()):
+            self._waiting.discard(name)
+            self._imported(name, sys.modules[name], now, now)
+        sys.meta_path.insert(0, self)
+
+    def remove(self) -> None:
+        """Stop watching."""
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name not in self._waiting:
+            return None
+        self._waiting.discard(name)
+        for finder in sys.meta_path:
+            if finder is self:
+                continue
+            spec = finder.find_spec(name, path, target) if hasattr(finder, "find_spec") else None
+            if spec is not None:
+                self._wrap(name, spec)
+                return spec
+        self._waiting.add(name)
+        return None
+
+    def _wrap(self, name: str, spec: ModuleSpec) -> None:
+        loader = spec.loader
+        # a loader that is a class or shared between modules must not be changed
+        if loader is None or isinstance(loader, type) or "exec_module" in getattr(loader, "__dict__", {}):
+            return
+        run = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            start_ns = time.perf_counter_ns()
+            try:
+                run(module)
+            finally:
+                loader.__dict__.pop("exec_module", None)
+            self._imported(name, sys.modules.get(name, module), start_ns, time.perf_counter_ns())
+
+        try:
+            loader.exec_module = exec_module  # type: ignore[method-assign]
+        except AttributeError:
+            return
