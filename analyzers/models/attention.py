@@ -80,8 +80,18 @@ def _batch_heads_first(
         raise NoModel
     nq, d_qk, nkv, d_v = q.shape[-2], q.shape[-1], k.shape[-2], v.shape[-1]
     heads = q.numel // max(nq * d_qk, 1)
-    return _attention(q, k, v, heads=heads, all_pairs=pairs(nq, nkv, causal), d_qk=d_qk, d_v=d_v,
-                      out_numel=heads * nq * d_v, mask=mask, note=note)  # fmt: skip
+    return _attention(
+        q,
+        k,
+        v,
+        heads=heads,
+        all_pairs=pairs(nq, nkv, causal),
+        d_qk=d_qk,
+        d_v=d_v,
+        out_numel=heads * nq * d_v,
+        mask=mask,
+        note=note,
+    )
 
 
 def _mask(call: Call, index: int) -> Tensor | None:
@@ -99,8 +109,16 @@ def _causal(flag: bool | None) -> tuple[str, str]:
 def _known(cost: Cost, remark: str) -> Cost:
     if not remark:
         return cost
-    return Cost(cost.flops, cost.bytes_read, cost.bytes_written, cost.dtype, cost.family, "lower bound",
-                f"{cost.note}; {remark}" if cost.note else remark, cost.unit)  # fmt: skip
+    return Cost(
+        cost.flops,
+        cost.bytes_read,
+        cost.bytes_written,
+        cost.dtype,
+        cost.family,
+        "lower bound",
+        f"{cost.note}; {remark}" if cost.note else remark,
+        cost.unit,
+    )
 
 
 def sdpa(call: Call) -> Cost:
@@ -132,15 +150,33 @@ def sdpa_overrideable(call: Call) -> Cost:
     )
 
 
-def _heads_last(q: Tensor, k: Tensor, v: Tensor, causal: str, note: str = "", basis: Basis = "shapes",
-                mask: Tensor | None = None) -> Cost:  # fmt: skip
+def _heads_last(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    causal: str,
+    note: str = "",
+    basis: Basis = "shapes",
+    mask: Tensor | None = None,
+) -> Cost:
     """Q[B,Nq,H,d], K[B,Nkv,Hkv,d], V[B,Nkv,Hkv,dv]."""
     if len(q.shape) != 4 or len(k.shape) != 4 or len(v.shape) != 4 or q.shape[3] != k.shape[3]:
         raise NoModel
     batch, nq, heads, d_qk = q.shape
     nkv, d_v = k.shape[1], v.shape[3]
-    return _attention(q, k, v, heads=heads, all_pairs=batch * pairs(nq, nkv, causal), d_qk=d_qk, d_v=d_v,
-                      out_numel=batch * nq * heads * d_v, basis=basis, note=note, mask=mask)  # fmt: skip
+    return _attention(
+        q,
+        k,
+        v,
+        heads=heads,
+        all_pairs=batch * pairs(nq, nkv, causal),
+        d_qk=d_qk,
+        d_v=d_v,
+        out_numel=batch * nq * heads * d_v,
+        basis=basis,
+        note=note,
+        mask=mask,
+    )
 
 
 def flash_forward(call: Call) -> Cost:
@@ -171,8 +207,20 @@ def efficient_forward(call: Call) -> Cost:
     remark = "" if causal is not None else "whether it is causal is not recorded: taken as causal"
     if call.tensor(4) is not None and q.shape[:1] == (1,) and len(q.shape) == 4:
         flat_q, flat_k, flat_v = (Tensor(t.shape[1:], t.dtype) for t in (q, k, v))
-        return _known(_packed(call, flat_q, flat_k, flat_v, call.tensor(4), call.tensor(5), call.integer(6), call.integer(7),
-                              "end" if causal is None else causal), remark)  # fmt: skip
+        return _known(
+            _packed(
+                call,
+                flat_q,
+                flat_k,
+                flat_v,
+                call.tensor(4),
+                call.tensor(5),
+                call.integer(6),
+                call.integer(7),
+                "end" if causal is None else causal,
+            ),
+            remark,
+        )
     return _known(_heads_last(q, k, v, "start" if causal is None else causal, mask=_mask(call, 3)), remark)
 
 
@@ -186,12 +234,24 @@ def flash_dense(call: Call) -> Cost:
 
 
 def flash_varlen(call: Call) -> Cost:
-    """`flash_attn::_flash_attn_varlen_forward(q[T,H,d], k, v, cu_q, cu_k, max_q, max_k, dropout, scale, causal, ...)`."""
+    """`_flash_attn_varlen_forward(q[T,H,d], k, v, cu_q, cu_k, max_q, max_k, dropout, scale, causal, ..)`."""
     flag = call.flag(9)
     remark = "whether it is causal is not recorded: taken as causal" if flag is None else ""
     causal = "" if flag is False else "end"
-    return _known(_packed(call, call.need(0), call.need(1), call.need(2), call.tensor(3), call.tensor(4), call.integer(5),
-                          call.integer(6), causal), remark)  # fmt: skip
+    return _known(
+        _packed(
+            call,
+            call.need(0),
+            call.need(1),
+            call.need(2),
+            call.tensor(3),
+            call.tensor(4),
+            call.integer(5),
+            call.integer(6),
+            causal,
+        ),
+        remark,
+    )
 
 
 def _packed(
@@ -219,8 +279,18 @@ def _packed(
     kv_tokens, d_v = k.shape[0], v.shape[-1]
     batch = cu_q.numel - 1 if cu_q is not None and cu_q.numel > 1 else 0
     all_pairs, basis, note = _packed_pairs(call.step, tokens, kv_tokens, batch, max_q, max_k, causal)
-    return _attention(q, k, v, heads=heads, all_pairs=all_pairs, d_qk=d_qk, d_v=d_v,
-                      out_numel=tokens * heads * d_v, basis=basis, note=note)  # fmt: skip
+    return _attention(
+        q,
+        k,
+        v,
+        heads=heads,
+        all_pairs=all_pairs,
+        d_qk=d_qk,
+        d_v=d_v,
+        out_numel=tokens * heads * d_v,
+        basis=basis,
+        note=note,
+    )
 
 
 def _packed_pairs(
@@ -286,20 +356,34 @@ def _cached(
         else f"{_HIDDEN}: one per query"
     )
     # A window, if the layer has one, would make both smaller, so even known sums are no more than expected.
-    return traffic.cost(2 * heads * all_pairs * (d_qk + d_v), q.dtype, Family.ATTENTION, unit="matrix",
-                        basis="expected" if known else "lower bound", note=note)  # fmt: skip
+    return traffic.cost(
+        2 * heads * all_pairs * (d_qk + d_v),
+        q.dtype,
+        Family.ATTENTION,
+        unit="matrix",
+        basis="expected" if known else "lower bound",
+        note=note,
+    )
 
 
 def _paged(call: Call, q: Tensor, k_cache: Tensor, v_cache: Tensor) -> Cost:
     """Queries against a cache [blocks, block_size, Hkv, d]."""
     d_qk, kv_heads = k_cache.shape[-1], k_cache.shape[-2]
     tokens, heads = _query_heads(q, d_qk)
-    return _cached(q, heads=heads, kv_heads=kv_heads, d_qk=d_qk, d_v=v_cache.shape[-1], tokens=tokens,
-                   kv_dtype=k_cache.dtype, step=call.step)  # fmt: skip
+    return _cached(
+        q,
+        heads=heads,
+        kv_heads=kv_heads,
+        d_qk=d_qk,
+        d_v=v_cache.shape[-1],
+        tokens=tokens,
+        kv_dtype=k_cache.dtype,
+        step=call.step,
+    )
 
 
 def unified(call: Call) -> Cost:
-    """`vllm::unified_attention(q[T,H,d], k[T,Hkv,d], v[T,Hkv,d], layer)`, also `..._with_output(q, k, v, out)`.
+    """`vllm::unified_attention(q[T,H,d], k[T,Hkv,d], v[T,Hkv,d], layer)`, and `..._with_output`.
 
     The cache is an attribute of the layer: how much of it is read only the step's annotation tells. The
     cache is taken to have K's element type.
@@ -309,8 +393,16 @@ def unified(call: Call) -> Cost:
         raise NoModel
     d_qk = k.shape[2]
     tokens, heads = _query_heads(q, d_qk)
-    return _cached(q, heads=heads, kv_heads=k.shape[1], d_qk=d_qk, d_v=v.shape[2], tokens=tokens, kv_dtype=k.dtype,
-                   step=call.step)  # fmt: skip
+    return _cached(
+        q,
+        heads=heads,
+        kv_heads=k.shape[1],
+        d_qk=d_qk,
+        d_v=v.shape[2],
+        tokens=tokens,
+        kv_dtype=k.dtype,
+        step=call.step,
+    )
 
 
 def unified_mla(call: Call) -> Cost:
@@ -326,8 +418,17 @@ def unified_mla(call: Call) -> Cost:
         raise NoModel
     tokens, heads, _ = q.shape
     rank, width = latent.shape[1], latent.shape[1] + rope.shape[-1]
-    cost = _cached(q, heads=heads, kv_heads=1, d_qk=width, d_v=rank, tokens=tokens, kv_dtype=latent.dtype,
-                   step=call.step, kv_width=width)  # fmt: skip
+    cost = _cached(
+        q,
+        heads=heads,
+        kv_heads=1,
+        d_qk=width,
+        d_v=rank,
+        tokens=tokens,
+        kv_dtype=latent.dtype,
+        step=call.step,
+        kv_width=width,
+    )
     return _known(cost, "absorbed form; up-projections are not counted")
 
 
@@ -346,12 +447,21 @@ def latent_cache(call: Call) -> Cost:
     out = next((t for t in given[1:] if t is not cache and t.shape[:-1] == q.shape[:-1]), None)
     rank = out.shape[-1] if out is not None else call.integer(2) or width
     tokens, heads = _query_heads(q, width)
-    return _cached(q, heads=heads, kv_heads=1, d_qk=width, d_v=rank, tokens=tokens, kv_dtype=cache.dtype,
-                   step=call.step, kv_width=width)  # fmt: skip
+    return _cached(
+        q,
+        heads=heads,
+        kv_heads=1,
+        d_qk=width,
+        d_v=rank,
+        tokens=tokens,
+        kv_dtype=cache.dtype,
+        step=call.step,
+        kv_width=width,
+    )
 
 
 def paged(call: Call) -> Cost:
-    """A paged kernel of a library: `paged_attention_v1(out, q, k_cache, v_cache, ...)`, `paged_attention_ragged`.
+    """A paged kernel of a library: `paged_attention_v1(out, q, k_cache, v_cache, ...)` and its siblings.
 
     Q is [T,H,d]; the two largest tensors of one type whose trailing dimensions hold Hkv and d are the
     caches. The old vLLM layout splits d: [blocks, Hkv, d/x, size, x].
@@ -365,8 +475,16 @@ def paged(call: Call) -> Cost:
     tokens, heads, d = q.shape
     k_cache, v_cache = caches[0], caches[1]
     kv_heads = _cache_heads(k_cache, d)
-    return _cached(q, heads=heads, kv_heads=kv_heads, d_qk=d, d_v=d, tokens=tokens, kv_dtype=v_cache.dtype,
-                   step=call.step)  # fmt: skip
+    return _cached(
+        q,
+        heads=heads,
+        kv_heads=kv_heads,
+        d_qk=d,
+        d_v=d,
+        tokens=tokens,
+        kv_dtype=v_cache.dtype,
+        step=call.step,
+    )
 
 
 def _cache_heads(cache: Tensor, d: int) -> int:
@@ -381,7 +499,7 @@ def _cache_heads(cache: Tensor, d: int) -> int:
 
 
 def flash_cached(call: Call) -> Cost:
-    """`_vllm_fa2_C::varlen_fwd`, `_vllm_fa3_C::fwd`, `sgl_kernel::fwd`: Q[T,H,d] against packed or paged K, V."""
+    """`_vllm_fa2_C::varlen_fwd`, `_vllm_fa3_C::fwd`, `sgl_kernel::fwd`: K and V packed or paged."""
     given = [t for t in call.given if len(t.shape) >= 3 and t.is_float]
     if len(given) < 3:
         raise NoModel
@@ -391,8 +509,10 @@ def flash_cached(call: Call) -> Cost:
     if len(q.shape) == 4 and len(k.shape) == 4:
         return _known(_heads_last(q, k, v, "end"), "whether it is causal or paged is not recorded")
     lengths = [t for t in call.given if len(t.shape) == 1 and t.is_index]
-    return _known(_packed(call, q, k, v, lengths[0] if lengths else None, None, None, None, "end"),
-                  "whether it is causal is not recorded: taken as causal")  # fmt: skip
+    return _known(
+        _packed(call, q, k, v, lengths[0] if lengths else None, None, None, None, "end"),
+        "whether it is causal is not recorded: taken as causal",
+    )
 
 
 def ascend_flash(call: Call) -> Cost:
@@ -462,8 +582,14 @@ def ascend_infer(call: Call) -> Cost:
     width = q.numel // tokens if q.numel % tokens == 0 else q.shape[-1] * q.shape[-2]
     kv_width = k.shape[-1] if len(k.shape) == 3 else k.shape[-1] * min(k.shape[-2], k.shape[-3])
     traffic.read += nbytes(2 * step.kv_tokens * kv_width, k.dtype)
-    return traffic.cost(4 * width * step.causal_pairs, q.dtype, Family.ATTENTION, unit="matrix", basis="expected",
-                        note="lengths from the step's annotation")  # fmt: skip
+    return traffic.cost(
+        4 * width * step.causal_pairs,
+        q.dtype,
+        Family.ATTENTION,
+        unit="matrix",
+        basis="expected",
+        note="lengths from the step's annotation",
+    )
 
 
 def ascend_paged(call: Call) -> Cost:
@@ -480,7 +606,7 @@ _PAGED = names(
 _LATENT = names(
     "fwd_kvcache_mla flash_mla_with_kvcache mla_decode_fwd mla_decode_stage1_asm_fwd cutlass_mla_decode "
     "flash_mla_fwd _npu_paged_attention_mla"
-)  # fmt: skip
+)
 
 MODELS: dict[str, Model] = {
     "aten::scaled_dot_product_attention": sdpa,

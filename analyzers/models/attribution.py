@@ -69,8 +69,10 @@ def operator_rows(timeline: Timeline) -> Int32:
         with_shapes |= timeline.arg_codes(key)[0] >= 0
     qualifies = with_shapes & (spans.kind == Kind.OPERATOR)
     owner = np.where(qualifies, np.arange(len(timeline)), -1).astype(np.int32)
+    if not len(timeline):
+        return owner
     order = np.argsort(spans.depth, kind="stable")
-    edges = np.searchsorted(spans.depth[order], np.arange(int(spans.depth.max()) + 2)) if len(order) else []
+    edges = np.searchsorted(spans.depth[order], np.arange(int(spans.depth.max()) + 2))
     for depth in range(1, len(edges) - 1):
         rows = order[edges[depth] : edges[depth + 1]]
         rows = rows[(owner[rows] < 0) & (spans.parent[rows] >= 0)]

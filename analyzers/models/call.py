@@ -20,9 +20,9 @@ Basis = Literal["shapes", "lower bound", "expected"]
 Unit = Literal["matrix", "vector"]
 
 _BITS: dict[str, int] = {
-    "fp64": 64, "fp32": 32, "tf32": 32, "fp16": 16, "bf16": 16, "fp8": 8, "fp4x2": 8, "c64": 64, "c128": 128,
-    "int64": 64, "int32": 32, "int16": 16, "int8": 8, "int4": 4, "uint64": 64, "uint32": 32, "uint16": 16,
-    "uint8": 8, "bool": 8, "c32": 32,
+    "fp64": 64, "fp32": 32, "tf32": 32, "fp16": 16, "bf16": 16, "fp8": 8, "fp4x2": 8, "c64": 64,
+    "c128": 128, "int64": 64, "int32": 32, "int16": 16, "int8": 8, "int4": 4, "uint64": 64, "uint32": 32,
+    "uint16": 16, "uint8": 8, "bool": 8, "c32": 32,
 }  # fmt: skip
 
 _NAMES: dict[str, str] = {
@@ -236,8 +236,16 @@ class Traffic:
         """The finished cost; unknown element types turn it into a lower bound."""
         if self.unknown:
             told = "element types are not recorded, so bytes are not all counted"
-            return Cost(flops, self.read, self.written, dtype, family, "lower bound",
-                        f"{note}; {told}" if note else told, unit)  # fmt: skip
+            return Cost(
+                flops,
+                self.read,
+                self.written,
+                dtype,
+                family,
+                "lower bound",
+                f"{note}; {told}" if note else told,
+                unit,
+            )
         return Cost(flops, self.read, self.written, dtype, family, basis, note, unit)
 
 

@@ -169,7 +169,7 @@ CHIPS: list[Chip] = [
          "sheets give 7.7 or 8 TB/s"),
     Chip("GB200", "NVIDIA", _name(r"\bGB200$"),
          _sheet(_GB200, {"fp64": 40, "fp32": 80, "tf32": 1250, "fp16": 2500, "bf16": 2500, "fp8": 5000, "int8": 5000, "fp4": 10000}),
-         _gbs(8000, _GB200), 186 * GIB, 152, None, _rate(80, _GB200), 126 << 20, (10, 0)),
+         _gbs(8000, _GB200), 186 * GIB, None, None, _rate(80, _GB200), 126 << 20, (10, 0)),
     # NVIDIA, desktop
     Chip("RTX 3090", "NVIDIA", _name(r"RTX 3090$"),
          _sheet(_GA102, {"fp32": 35.6, "tf32": 35.6, "fp16": 71, "bf16": 71, "int8": 284}),
@@ -286,7 +286,7 @@ def find_chip(
     chip = found[0]
     if chip.vendor == "Huawei":
         return _as_recorded(chip, cores, clock_mhz)
-    return chip if cores in (None, 0, chip.cores) else None
+    return chip if not cores or chip.cores is None or cores == chip.cores else None
 
 
 def _as_recorded(chip: Chip, cores: int | None, clock_mhz: int | None) -> Chip:

@@ -80,15 +80,20 @@ def from_tensors(call: Call) -> Cost:
     if x is None:
         raise NoModel
     traffic = Traffic().reads(x).writes(x.numel, x.dtype)
-    return traffic.cost(x.numel if kind_of(call.base) == "all_reduce" else 0, x.dtype, Family.COLLECTIVE,
-                        basis="lower bound", note="message once in and out; other ranks' parts are not counted")  # fmt: skip
+    return traffic.cost(
+        x.numel if kind_of(call.base) == "all_reduce" else 0,
+        x.dtype,
+        Family.COLLECTIVE,
+        basis="lower bound",
+        note="message once in and out; other ranks' parts are not counted",
+    )
 
 
 _NAMES = names(
-    "record_param_comms allreduce_ allgather_ _allgather_base_ reduce_scatter_ _reduce_scatter_base_ alltoall_ "
-    "alltoall_base_ broadcast_ all_reduce all_gather reduce_scatter all_to_all outplace_all_reduce "
-    "inplace_all_reduce outplace_all_gather reg_all_gather_into_tensor all_gather_into_tensor "
-    "reduce_scatter_tensor all_reduce_reg all_reduce_unreg _all_gather_base"
+    "record_param_comms allreduce_ allgather_ _allgather_base_ reduce_scatter_ _reduce_scatter_base_ "
+    "alltoall_ alltoall_base_ broadcast_ all_reduce all_gather reduce_scatter all_to_all "
+    "outplace_all_reduce inplace_all_reduce outplace_all_gather reg_all_gather_into_tensor "
+    "all_gather_into_tensor reduce_scatter_tensor all_reduce_reg all_reduce_unreg _all_gather_base"
 )
 
 MODELS: dict[str, Model] = dict.fromkeys(_NAMES, from_tensors)

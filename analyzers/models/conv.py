@@ -113,7 +113,7 @@ def cudnn_relu(call: Call) -> Cost:
 
 
 def backward(call: Call) -> Cost:
-    """`convolution_backward(grad, x, w, bias_sizes, stride, padding, dilation, transposed, _, groups, mask)`."""
+    """`convolution_backward(grad, x, w, bias_sizes, stride, pad, dilation, transposed, _, groups, mask)`."""
     grad, x, w = call.need(0), call.need(1), call.need(2)
     mask = [part.strip() == "True" for part in call.text(10).strip("[]").split(",")] if call.text(10) else []
     transposed = call.flag(7)
@@ -155,8 +155,9 @@ def ascend(call: Call) -> Cost:
     bias = bias if bias is not None and len(bias.shape) == 1 else None
     cost = Traffic().reads(x, w, bias).writes(out.numel, out.dtype)
     flops = 2 * out.numel * (w.numel // channels) + (out.numel if bias is not None else 0)
-    return cost.cost(flops, x.dtype, Family.CONV, unit="matrix", basis="expected",
-                     note="channels as padded in memory")  # fmt: skip
+    return cost.cost(
+        flops, x.dtype, Family.CONV, unit="matrix", basis="expected", note="channels as padded in memory"
+    )
 
 
 MODELS: dict[str, Model] = {

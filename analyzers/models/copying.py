@@ -57,7 +57,7 @@ def cat(call: Call) -> Cost:
 
 
 def _cat_type(kernel: str) -> str:
-    """An element type of the right size, from the template of a concatenation kernel; "" if it does not tell."""
+    """A type of the right size, from the template of a concatenation kernel; "" if it does not tell."""
     found = _OPAQUE.search(kernel)
     if found is not None:
         return {1: "uint8", 2: "bf16", 4: "fp32", 8: "int64", 16: "c128"}.get(int(found.group(1)), "")
@@ -138,12 +138,17 @@ def inductor(call: Call) -> Cost:
     clipped = [t if span is None or t.numel <= span else Tensor((span,), t.dtype) for t in tensors]
     traffic = Traffic().reads(*clipped[:-1]).writes(clipped[-1].numel, clipped[-1].dtype)
     pointwise = call.base.startswith("triton_poi")
-    return traffic.cost(0, clipped[-1].dtype, Family.ELEMENTWISE if pointwise else Family.REDUCTION, basis="expected",
-                        note="every argument once; what is computed is not recorded")  # fmt: skip
+    return traffic.cost(
+        0,
+        clipped[-1].dtype,
+        Family.ELEMENTWISE if pointwise else Family.REDUCTION,
+        basis="lower bound",
+        note="every argument once, in-out ones too; what is computed is not recorded",
+    )
 
 
 def ascend_fill(call: Call) -> Cost:
-    """`ZerosLike`, `OnesLike`, `Fill`, `Range`: the output is written once, of the inputs only the form is used."""
+    """`ZerosLike`, `OnesLike`, `Fill`, `Range`: the output is written once, inputs only give its form."""
     if not call.outputs:
         raise NoModel
     traffic = Traffic()
@@ -153,7 +158,7 @@ def ascend_fill(call: Call) -> Cost:
 
 
 def ascend(call: Call) -> Cost:
-    """`Cast`, `TransData`, `Transpose`, `TensorMove`, `Slice`, `ConcatD`, ...: as many elements as the output.
+    """`Cast`, `TransData`, `Transpose`, `Slice`, `ConcatD`, ...: as many elements as the output.
 
     A slice reads only what it writes, so the first input counts no more than the outputs hold.
     """
@@ -175,10 +180,10 @@ _CLONES = names(
     "clone contiguous flip roll rot90 detach_copy pixel_shuffle channel_shuffle _pin_memory repeat_interleave"
 )
 _ASCEND = names(
-    "Cast TransData Transpose TransposeD TensorMove Slice SliceD StridedSlice StridedSliceD StridedSliceV3 ConcatD "
-    "ConcatV2 Concat BroadcastTo AsStrided ViewCopy Identity Pad PadV3 PadD Tile TileD "
-    "SplitV SplitVD Split SplitD Pack Unpack ExpandV2 Expand FormatCast Tril Triu RepeatInterleave "
-    "StackV2 Roll Reverse CopyFrom"
+    "Cast TransData Transpose TransposeD TensorMove Slice SliceD StridedSlice StridedSliceD "
+    "StridedSliceV3 ConcatD ConcatV2 Concat BroadcastTo AsStrided ViewCopy Identity Pad PadV3 PadD Tile "
+    "TileD SplitV SplitVD Split SplitD Pack Unpack ExpandV2 Expand FormatCast Tril Triu "
+    "RepeatInterleave StackV2 Roll Reverse CopyFrom"
 )
 _INDUCTOR = ("triton_poi_fused", "triton_red_fused", "triton_per_fused")
 

@@ -34,8 +34,23 @@ from stallscope.analyzers.models.registry import Model
 
 __all__ = ["MODELS", "Cost", "StepTokens", "estimate", "estimate_call", "estimate_kernel_row", "model_of"]
 
-_FAMILIES = (gemm, attention, moe, conv, norm, softmax, rope, elementwise, reduction, embedding, sampling, kv_cache,
-             copying, quantise, collective)  # fmt: skip
+_FAMILIES = (
+    gemm,
+    attention,
+    moe,
+    conv,
+    norm,
+    softmax,
+    rope,
+    elementwise,
+    reduction,
+    embedding,
+    sampling,
+    kv_cache,
+    copying,
+    quantise,
+    collective,
+)
 
 
 def _table() -> dict[str, Model]:
@@ -103,8 +118,17 @@ def estimate(
     The cost is that of the whole call. A call may start several kernels (a split-K product and its
     reduction, a copy and a memset): compare it with the sum of their times.
     """
-    call = make_call(op_name, shapes, dtypes, args, strides=strides, outputs=outputs, output_dtypes=output_dtypes,
-                     kernel=kernel, step=step)  # fmt: skip
+    call = make_call(
+        op_name,
+        shapes,
+        dtypes,
+        args,
+        strides=strides,
+        outputs=outputs,
+        output_dtypes=output_dtypes,
+        kernel=kernel,
+        step=step,
+    )
     return estimate_call(call)
 
 
@@ -139,8 +163,14 @@ def estimate_kernel_row(
     inputs, outputs = parse_ascend_shapes(input_shapes), parse_ascend_shapes(output_shapes)
     if inputs is None and outputs is None:
         return None
-    return estimate(op_type, inputs or [], _ascend_types(input_dtypes, inputs), outputs=outputs or [],
-                    output_dtypes=output_dtypes.strip().strip('"').split(";"), step=step)  # fmt: skip
+    return estimate(
+        op_type,
+        inputs or [],
+        _ascend_types(input_dtypes, inputs),
+        outputs=outputs or [],
+        output_dtypes=output_dtypes.strip().strip('"').split(";"),
+        step=step,
+    )
 
 
 def parse_ascend_shapes(text: str) -> list[list[int]] | None:

@@ -16,24 +16,26 @@ from stallscope.analyzers.models.registry import Model, names
 
 # FLOPs per output element of operators with one, two and three tensor arguments.
 UNARY: dict[str, int] = {
-    "abs": 1, "neg": 1, "sign": 1, "exp": 1, "exp2": 1, "expm1": 2, "log": 1, "log2": 1, "log10": 1, "log1p": 2,
-    "sqrt": 1, "rsqrt": 1, "square": 1, "sin": 1, "cos": 1, "tan": 1, "tanh": 1, "erf": 1, "reciprocal": 1,
-    "ceil": 1, "floor": 1, "round": 1, "trunc": 1, "frac": 1, "relu": 1, "relu6": 2, "sigmoid": 4, "silu": 4,
-    "gelu": 8, "mish": 6, "softplus": 3, "hardtanh": 2, "hardswish": 4, "hardsigmoid": 3, "leaky_relu": 2,
-    "elu": 3, "selu": 3, "celu": 3, "logit": 3, "logsigmoid": 3, "log_sigmoid_forward": 3, "softsign": 3,
-    "threshold": 1, "clamp_scalar": 2, "dropout": 2, "native_dropout": 2, "nan_to_num": 1, "isnan": 0, "isinf": 0,
-    "isfinite": 0, "logical_not": 0, "bitwise_not": 1, "atan": 1, "asin": 1, "acos": 1, "sinh": 1, "cosh": 1,
-    "rad2deg": 1, "deg2rad": 1, "positive": 0, "alpha_dropout": 2,
+    "abs": 1, "neg": 1, "sign": 1, "exp": 1, "exp2": 1, "expm1": 2, "log": 1, "log2": 1, "log10": 1,
+    "log1p": 2, "sqrt": 1, "rsqrt": 1, "square": 1, "sin": 1, "cos": 1, "tan": 1, "tanh": 1, "erf": 1,
+    "reciprocal": 1, "ceil": 1, "floor": 1, "round": 1, "trunc": 1, "frac": 1, "relu": 1, "relu6": 2,
+    "sigmoid": 4, "silu": 4, "gelu": 8, "mish": 6, "softplus": 3, "hardtanh": 2, "hardswish": 4,
+    "hardsigmoid": 3, "leaky_relu": 2, "elu": 3, "selu": 3, "celu": 3, "logit": 3, "logsigmoid": 3,
+    "log_sigmoid_forward": 3, "softsign": 3, "threshold": 1, "clamp_scalar": 2, "dropout": 2,
+    "native_dropout": 2, "nan_to_num": 1, "isnan": 0, "isinf": 0, "isfinite": 0, "logical_not": 0,
+    "bitwise_not": 1, "atan": 1, "asin": 1, "acos": 1, "sinh": 1, "cosh": 1, "rad2deg": 1, "deg2rad": 1,
+    "positive": 0, "alpha_dropout": 2,
 }  # fmt: skip
 
 BINARY: dict[str, int] = {
-    "add": 1, "sub": 1, "rsub": 1, "mul": 1, "div": 1, "divide": 1, "multiply": 1, "subtract": 1, "true_divide": 1,
-    "pow": 1, "float_power": 1, "remainder": 1, "fmod": 1, "floor_divide": 1, "maximum": 1, "minimum": 1,
-    "fmax": 1, "fmin": 1, "atan2": 1, "hypot": 3, "clamp_min": 1, "clamp_max": 1, "bitwise_and": 1,
-    "bitwise_or": 1, "bitwise_xor": 1, "copysign": 1, "heaviside": 1, "prelu": 2, "xlogy": 2, "__and__": 1,
-    "__or__": 1, "bitwise_left_shift": 1, "bitwise_right_shift": 1, "mse_loss": 2, "lerp": 3,
-    "threshold_backward": 1, "tanh_backward": 3, "sigmoid_backward": 3, "gelu_backward": 14, "silu_backward": 8,
-    "native_dropout_backward": 2, "hardtanh_backward": 1, "_conj": 1, "masked_scale": 2,
+    "add": 1, "sub": 1, "rsub": 1, "mul": 1, "div": 1, "divide": 1, "multiply": 1, "subtract": 1,
+    "true_divide": 1, "pow": 1, "float_power": 1, "remainder": 1, "fmod": 1, "floor_divide": 1,
+    "maximum": 1, "minimum": 1, "fmax": 1, "fmin": 1, "atan2": 1, "hypot": 3, "clamp_min": 1,
+    "clamp_max": 1, "bitwise_and": 1, "bitwise_or": 1, "bitwise_xor": 1, "copysign": 1, "heaviside": 1,
+    "prelu": 2, "xlogy": 2, "__and__": 1, "__or__": 1, "bitwise_left_shift": 1, "bitwise_right_shift": 1,
+    "mse_loss": 2, "lerp": 3, "threshold_backward": 1, "tanh_backward": 3, "sigmoid_backward": 3,
+    "gelu_backward": 14, "silu_backward": 8, "native_dropout_backward": 2, "hardtanh_backward": 1,
+    "_conj": 1, "masked_scale": 2,
 }  # fmt: skip
 
 COMPARE = frozenset(
@@ -163,11 +165,12 @@ def recorded(call: Call) -> Cost:
 
 
 _ASCEND = names(
-    "Add Adds Sub Subs Mul Muls Div Divs RealDiv Neg Exp Log Sqrt Rsqrt Square Abs Pow Pows Equal NotEqual Greater "
-    "GreaterEqual Less LessEqual LogicalAnd LogicalOr LogicalNot Maximum Minimum Select SelectV2 Cos Sin ClipByValue "
-    "ClipByValueV2 MaskedFill Axpy AxpyV2 Addcmul Addcdiv Reciprocal BitwiseNot BitwiseAnd BitwiseOr FloorDiv "
-    "FloorMod Erf Sign Ceil Floor Round IsNan IsInf IsFinite AddN Trunc Mod Softplus Mish Swish Relu Relu6 Sigmoid "
-    "Tanh Gelu GeluV2 FastGelu Silu LeakyRelu Elu HardSwish DropOutDoMask MulAddn AddcmulV2 ReluGrad GeluGrad ForeachAddList "
+    "Add Adds Sub Subs Mul Muls Div Divs RealDiv Neg Exp Log Sqrt Rsqrt Square Abs Pow Pows Equal "
+    "NotEqual Greater GreaterEqual Less LessEqual LogicalAnd LogicalOr LogicalNot Maximum Minimum "
+    "Select SelectV2 Cos Sin ClipByValue ClipByValueV2 MaskedFill Axpy AxpyV2 Addcmul Addcdiv "
+    "Reciprocal BitwiseNot BitwiseAnd BitwiseOr FloorDiv FloorMod Erf Sign Ceil Floor Round IsNan IsInf "
+    "IsFinite AddN Trunc Mod Softplus Mish Swish Relu Relu6 Sigmoid Tanh Gelu GeluV2 FastGelu Silu "
+    "LeakyRelu Elu HardSwish DropOutDoMask MulAddn AddcmulV2 ReluGrad GeluGrad ForeachAddList "
     "ForeachMulScalar ForeachMulList"
 )
 

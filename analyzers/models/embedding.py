@@ -56,7 +56,7 @@ def index(call: Call) -> Cost:
 
 
 def scatter(call: Call) -> Cost:
-    """`scatter_(x, dim, index, src)`, `scatter_add_`, `index_add_`, `index_copy_`: src read, x written there."""
+    """`scatter_(x, dim, index, src)`, `index_add_`, `index_copy_`: src read, x written at those places."""
     x, places, src = call.need(0), call.need(2), call.tensor(3)
     count = src.numel if src is not None and "index" in call.base else places.numel
     adds = "add" in call.base or "reduce" in call.base
@@ -76,8 +76,13 @@ def index_put(call: Call) -> Cost:
     traffic = Traffic().reads(values).writes(values.numel, x.dtype)
     if adds:
         traffic.read += nbytes(values.numel, x.dtype)
-    return traffic.cost(values.numel if adds else 0, x.dtype, Family.EMBEDDING, basis="lower bound",
-                        note="index tensors, and values that are broadcast, are not counted")  # fmt: skip
+    return traffic.cost(
+        values.numel if adds else 0,
+        x.dtype,
+        Family.EMBEDDING,
+        basis="lower bound",
+        note="index tensors, and values that are broadcast, are not counted",
+    )
 
 
 def ascend(call: Call) -> Cost:

@@ -149,8 +149,20 @@ def scaled_mm(call: Call) -> Cost:
     packed = a.dtype == "fp4x2"
     bias = call.tensor(4)
     bias = bias if bias is not None and bias.is_float and bias.shape == (n,) else None
-    return product(call, m, n, 2 * k if packed else k, a, b, out=out or "bf16", added=bias, basis=basis, note=told,
-                   scales=(call.tensor(2), call.tensor(3)), compute="fp4" if packed else "fp8")  # fmt: skip
+    return product(
+        call,
+        m,
+        n,
+        2 * k if packed else k,
+        a,
+        b,
+        out=out or "bf16",
+        added=bias,
+        basis=basis,
+        note=told,
+        scales=(call.tensor(2), call.tensor(3)),
+        compute="fp4" if packed else "fp8",
+    )
 
 
 def int_mm(call: Call) -> Cost:
@@ -178,8 +190,14 @@ def grouped_mm(call: Call) -> Cost:
     traffic.read += int(weights)
     traffic.unknown |= not b.dtype
     traffic.writes(rows * n, "bf16" if scaled else a.dtype)
-    return traffic.cost(2 * rows * k * n, a.dtype, Family.GEMM, unit="matrix", basis="expected",
-                        note=f"{active:.1f} of {groups} groups expected to hold rows")  # fmt: skip
+    return traffic.cost(
+        2 * rows * k * n,
+        a.dtype,
+        Family.GEMM,
+        unit="matrix",
+        basis="expected",
+        note=f"{active:.1f} of {groups} groups expected to hold rows",
+    )
 
 
 def expected_groups(groups: int, draws: int) -> float:
@@ -201,8 +219,9 @@ def int8pack_mm(call: Call) -> Cost:
     a, w = call.need(0), call.need(1)
     if len(a.shape) != 2 or len(w.shape) != 2 or a.shape[1] != w.shape[1]:
         raise NoModel
-    return product(call, a.shape[0], w.shape[0], a.shape[1], a, w, scales=(call.tensor(2),), out=a.dtype,
-                   compute=a.dtype)  # fmt: skip
+    return product(
+        call, a.shape[0], w.shape[0], a.shape[1], a, w, scales=(call.tensor(2),), out=a.dtype, compute=a.dtype
+    )
 
 
 def library(call: Call) -> Cost:
@@ -238,10 +257,20 @@ def _told_by_k(call: Call, a: Tensor, b: Tensor, out: str = "", n_of_out: int | 
     wide = ("bf16", "fp16") if small else ("bf16", "fp16", "fp32", "fp64")
     bias = next((t for t in call.given if t.shape == (n,) and t.dtype in wide), None)
     compute = "fp4" if packed else a.dtype
-    return product(call, m, n, 2 * k if packed else k, a, b, out=out or ("bf16" if small else a.dtype), added=bias,
-                   scales=_scales(call, a, b, small), compute=compute,
-                   note="the result's type is not recorded: taken as 2 bytes" if small and not out else "",
-                   basis="lower bound" if small and not out else "shapes")  # fmt: skip
+    return product(
+        call,
+        m,
+        n,
+        2 * k if packed else k,
+        a,
+        b,
+        out=out or ("bf16" if small else a.dtype),
+        added=bias,
+        scales=_scales(call, a, b, small),
+        compute=compute,
+        note="the result's type is not recorded: taken as 2 bytes" if small and not out else "",
+        basis="lower bound" if small and not out else "shapes",
+    )
 
 
 def _scales(call: Call, a: Tensor, b: Tensor, small: bool) -> tuple[Tensor, ...]:
@@ -320,8 +349,19 @@ def ascend(call: Call) -> Cost:
     bias = call.tensor(2)
     bias = bias if bias is not None and bias.shape in ((n,), (m, n)) else None
     small = a.dtype in ("int8", "int4")
-    return product(call, m, n, k, a, b, batch=batch, out=out.dtype, added=bias, compute=a.dtype,
-                   scales=tuple(t for t in call.given[2:] if t is not bias) if small else ())  # fmt: skip
+    return product(
+        call,
+        m,
+        n,
+        k,
+        a,
+        b,
+        batch=batch,
+        out=out.dtype,
+        added=bias,
+        compute=a.dtype,
+        scales=tuple(t for t in call.given[2:] if t is not bias) if small else (),
+    )
 
 
 def ascend_weight_quant(call: Call) -> Cost:
@@ -331,8 +371,17 @@ def ascend_weight_quant(call: Call) -> Cost:
         raise NoModel
     out = call.outputs[0]
     m = out.numel // out.shape[-1]
-    return product(call, m, out.shape[-1], a.numel // max(m, 1), a, b, out=out.dtype, compute=a.dtype,
-                   scales=tuple(call.given[2:]))  # fmt: skip
+    return product(
+        call,
+        m,
+        out.shape[-1],
+        a.numel // max(m, 1),
+        a,
+        b,
+        out=out.dtype,
+        compute=a.dtype,
+        scales=tuple(call.given[2:]),
+    )
 
 
 def ascend_grouped(call: Call) -> Cost:
@@ -350,26 +399,33 @@ def ascend_grouped(call: Call) -> Cost:
     traffic.read += int(-(-w.bytes * active // groups))
     traffic.unknown |= not w.dtype
     traffic.writes(out.numel, out.dtype)
-    return traffic.cost(2 * rows * k * n, x.dtype, Family.GEMM, unit="matrix", basis="expected",
-                        note=f"{active:.1f} of {groups} groups expected to hold rows")  # fmt: skip
+    return traffic.cost(
+        2 * rows * k * n,
+        x.dtype,
+        Family.GEMM,
+        unit="matrix",
+        basis="expected",
+        note=f"{active:.1f} of {groups} groups expected to hold rows",
+    )
 
 
 _LIBRARY = names(
     "gemm_a16w16 gemm_a16w16_asm gemm_a8w8 gemm_a8w8_ck gemm_a8w8_bpreshuffle gemm_a8w8_bpreshuffle_ck "
-    "gemm_a8w8_blockscale gemm_a8w8_blockscale_ck gemm_a8w8_blockscale_bpreshuffle gemm_a4w4 gemm_a4w4_asm "
-    "gemm_a4w4_blockscale tuned_gemm hipb_mm rocb_mm wvsplitk wvSpltK wv_splitk wv_splitk_small_fp16_bf16 "
-    "wvSplitK wvSplitKQ LLMM1 fp8_scaled_mm int8_scaled_mm fp8_blockwise_scaled_mm dsv3_router_gemm "
-    "dsv3_fused_a_gemm w8a8_block_fp8_matmul apply_fp8_linear cutlass_w4a8_mm rocm_unquantized_gemm "
-    "rocm_unquantized_gemm_impl rocm_aiter_gemm_a8w8 rocm_aiter_gemm_w8a8 rocm_aiter_gemm_w8a8_blockscale "
-    "rocm_aiter_triton_gemm_a8w8_blockscale rocm_per_tensor_float_w8a8_scaled_mm_impl "
-    "rocm_per_tensor_w8a8_scaled_mm_impl w8a8_triton_block_scaled_mm_func triton_gemm_a8w8_blockscale "
-    "fp8_gemm_nt gemm_nt_f8f8bf16 gemm_fp8_fp8_bf16_nt cpu_unquantized_gemm weight_packed_linear "
-    "unquantized_gemm int8_linear_matmul gemm_afp4wfp4 dynamic_mxfp4_gemm"
+    "gemm_a8w8_blockscale gemm_a8w8_blockscale_ck gemm_a8w8_blockscale_bpreshuffle gemm_a4w4 "
+    "gemm_a4w4_asm gemm_a4w4_blockscale tuned_gemm hipb_mm rocb_mm wvsplitk wvSpltK wv_splitk "
+    "wv_splitk_small_fp16_bf16 wvSplitK wvSplitKQ LLMM1 fp8_scaled_mm int8_scaled_mm "
+    "fp8_blockwise_scaled_mm dsv3_router_gemm dsv3_fused_a_gemm w8a8_block_fp8_matmul apply_fp8_linear "
+    "cutlass_w4a8_mm rocm_unquantized_gemm rocm_unquantized_gemm_impl rocm_aiter_gemm_a8w8 "
+    "rocm_aiter_gemm_w8a8 rocm_aiter_gemm_w8a8_blockscale rocm_aiter_triton_gemm_a8w8_blockscale "
+    "rocm_per_tensor_float_w8a8_scaled_mm_impl rocm_per_tensor_w8a8_scaled_mm_impl "
+    "w8a8_triton_block_scaled_mm_func triton_gemm_a8w8_blockscale fp8_gemm_nt gemm_nt_f8f8bf16 "
+    "gemm_fp8_fp8_bf16_nt cpu_unquantized_gemm weight_packed_linear unquantized_gemm int8_linear_matmul "
+    "gemm_afp4wfp4 dynamic_mxfp4_gemm"
 )
 
 _OUT_FIRST = names(
-    "cutlass_scaled_mm cutlass_scaled_mm_azp cutlass_scaled_fp4_mm cutlass_scaled_sparse_mm scaled_fp4_mm "
-    "flashinfer_scaled_fp4_mm"
+    "cutlass_scaled_mm cutlass_scaled_mm_azp cutlass_scaled_fp4_mm cutlass_scaled_sparse_mm "
+    "scaled_fp4_mm flashinfer_scaled_fp4_mm"
 )
 
 _WEIGHT_ONLY = names(
@@ -380,7 +436,7 @@ _WEIGHT_ONLY = names(
 _ASCEND = names(
     "MatMul MatMulV2 MatMulV3 BatchMatMul BatchMatMulV2 BatchMatMulV3 QuantBatchMatmulV3 "
     "QuantBatchMatmulV4 QuantBatchMatmul QuantMatmul MatmulAllReduce TransposeBatchMatMul Gemm"
-)  # fmt: skip
+)
 
 MODELS: dict[str, Model] = {
     "aten::mm": mm,

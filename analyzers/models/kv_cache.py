@@ -40,7 +40,7 @@ def latent(call: Call) -> Cost:
 
 
 def update(call: Call) -> Cost:
-    """`vllm::unified_kv_cache_update(k[T,H,d], v[T,H,d], layer)`: the cache is an attribute, taken as K's type."""
+    """`vllm::unified_kv_cache_update(k[T,H,d], v[T,H,d], layer)`: the cache is taken to have K's type."""
     return _written([call.need(0), call.need(1)], None, None)
 
 
@@ -53,7 +53,8 @@ def ascend(call: Call) -> Cost:
     sources = [t for t in given[:2] if not t.is_index]
     if not sources:
         raise NoModel
-    return _written(sources, next((t for t in given[len(sources):] if t.numel > sources[0].numel), None), slots)  # fmt: skip
+    cache = next((t for t in given[len(sources) :] if t.numel > sources[0].numel), None)
+    return _written(sources, cache, slots)
 
 
 MODELS: dict[str, Model] = {

@@ -53,8 +53,14 @@ def fused_experts(call: Call) -> Cost:
     traffic.read += _share_of(w1, active) + _share_of(w2, active)
     traffic.unknown |= not (w1.dtype and w2.dtype)
     compute = w1.dtype if w1.dtype in ("fp8", "bf16", "fp16", "int8") else hidden.dtype
-    return traffic.cost(2 * tokens * topk * (n1 * k_dim + n2 * k_dim), compute, Family.MOE, unit="matrix",
-                        basis="expected", note=f"{active:.1f} of {experts} experts expected to get a token")  # fmt: skip
+    return traffic.cost(
+        2 * tokens * topk * (n1 * k_dim + n2 * k_dim),
+        compute,
+        Family.MOE,
+        unit="matrix",
+        basis="expected",
+        note=f"{active:.1f} of {experts} experts expected to get a token",
+    )
 
 
 def _topk(call: Call, tokens: int) -> int:
@@ -81,8 +87,14 @@ def hidden_only(call: Call) -> Cost:
     """
     hidden = call.need(0)
     traffic = Traffic().reads(hidden, call.tensor(1)).writes(hidden.numel, hidden.dtype)
-    return traffic.cost(0, hidden.dtype, Family.MOE, unit="matrix", basis="lower bound",
-                        note="expert weights and k are not recorded: only hidden states and logits are counted")  # fmt: skip
+    return traffic.cost(
+        0,
+        hidden.dtype,
+        Family.MOE,
+        unit="matrix",
+        basis="lower bound",
+        note="expert weights and k are not recorded: only hidden states and logits are counted",
+    )
 
 
 def routing(call: Call) -> Cost:
@@ -101,8 +113,13 @@ def routing(call: Call) -> Cost:
     for tensor in [*narrow, *call.outputs]:
         traffic.writes(tensor.numel, tensor.dtype)
     certain = bool(narrow or call.outputs)
-    return traffic.cost(5 * wide.numel, wide.dtype, Family.MOE, basis="shapes" if certain else "lower bound",
-                        note="" if certain else "the chosen experts are not recorded")  # fmt: skip
+    return traffic.cost(
+        5 * wide.numel,
+        wide.dtype,
+        Family.MOE,
+        basis="shapes" if certain else "lower bound",
+        note="" if certain else "the chosen experts are not recorded",
+    )
 
 
 def moves_rows(call: Call) -> Cost:
@@ -112,25 +129,30 @@ def moves_rows(call: Call) -> Cost:
     traffic = Traffic().reads(*call.given)
     for tensor in call.outputs:
         traffic.writes(tensor.numel, tensor.dtype)
-    return traffic.cost(0, call.given[0].dtype, Family.MOE, basis="shapes" if call.outputs else "lower bound",
-                        note="" if call.outputs else "inputs once; outputs are not told apart")  # fmt: skip
+    return traffic.cost(
+        0,
+        call.given[0].dtype,
+        Family.MOE,
+        basis="shapes" if call.outputs else "lower bound",
+        note="" if call.outputs else "inputs once; outputs are not told apart",
+    )
 
 
 _FUSED = names(
-    "inplace_fused_experts outplace_fused_experts fused_experts fused_moe fused_moe_ asm_moe ck_moe fmoe "
-    "rocm_aiter_fused_moe rocm_aiter_asm_moe_tkw1 fused_experts_cpu fused_marlin_moe"
+    "inplace_fused_experts outplace_fused_experts fused_experts fused_moe fused_moe_ asm_moe ck_moe "
+    "fmoe rocm_aiter_fused_moe rocm_aiter_asm_moe_tkw1 fused_experts_cpu fused_marlin_moe"
 )
 
 _ROUTING = names(
-    "topk_softmax topk_sigmoid grouped_topk biased_grouped_topk moe_fused_gate MoeGatingTopK MoeGatingTopKSoftmax "
-    "MoeGatingTopKSoftmaxV2 npu_moe_gating_top_k npu_moe_gating_top_k_softmax rocm_aiter_topk_softmax "
-    "rocm_aiter_grouped_topk rocm_aiter_biased_grouped_topk TopK"
+    "topk_softmax topk_sigmoid grouped_topk biased_grouped_topk moe_fused_gate MoeGatingTopK "
+    "MoeGatingTopKSoftmax MoeGatingTopKSoftmaxV2 npu_moe_gating_top_k npu_moe_gating_top_k_softmax "
+    "rocm_aiter_topk_softmax rocm_aiter_grouped_topk rocm_aiter_biased_grouped_topk TopK"
 )
 
 _ROWS = names(
-    "moe_align_block_size moe_sum moe_sorting_fwd moe_permute moe_unpermute MoeInitRouting MoeInitRoutingV2 "
-    "MoeInitRoutingQuantV2 MoeFinalizeRouting MoeFinalizeRoutingV2 MoeComputeExpertTokens MoeTokenPermute "
-    "MoeTokenUnpermute MoeReRouting SortTokens"
+    "moe_align_block_size moe_sum moe_sorting_fwd moe_permute moe_unpermute MoeInitRouting "
+    "MoeInitRoutingV2 MoeInitRoutingQuantV2 MoeFinalizeRouting MoeFinalizeRoutingV2 "
+    "MoeComputeExpertTokens MoeTokenPermute MoeTokenUnpermute MoeReRouting SortTokens"
 )
 
 MODELS: dict[str, Model] = {

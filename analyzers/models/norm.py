@@ -15,8 +15,17 @@ from stallscope.analyzers.models.family import Family
 from stallscope.analyzers.models.registry import Model, names
 
 
-def _norm(x: Tensor, weights: Sequence[Tensor | None], per_element: int, *, reads: int = 1, writes: int = 1,
-          out: str = "", note: str = "", lower: bool = False) -> Cost:  # fmt: skip
+def _norm(
+    x: Tensor,
+    weights: Sequence[Tensor | None],
+    per_element: int,
+    *,
+    reads: int = 1,
+    writes: int = 1,
+    out: str = "",
+    note: str = "",
+    lower: bool = False,
+) -> Cost:
     """`reads` and `writes` count tensors of x's size; `out` is the element type of the first written one."""
     traffic = Traffic().reads(*([x] * reads), *weights)
     traffic.writes(x.numel, out or x.dtype)
@@ -134,17 +143,18 @@ def backward(call: Call) -> Cost:
 
 
 _RMS = names(
-    "rms_norm rmsnorm rmsnorm2d_fwd rmsnorm2d_fwd_ck gemma_rmsnorm rocm_aiter_rms_norm rms_norm_static_fp8_quant "
-    "rms_norm_dynamic_per_token_quant rmsnorm2d_fwd_with_smoothquant rmsnorm2d_fwd_with_dynamicquant "
-    "rmsnorm_rmsnorm2d_fwd RmsNorm RmsNormQuant npu_rms_norm poly_norm"
+    "rms_norm rmsnorm rmsnorm2d_fwd rmsnorm2d_fwd_ck gemma_rmsnorm rocm_aiter_rms_norm "
+    "rms_norm_static_fp8_quant rms_norm_dynamic_per_token_quant rmsnorm2d_fwd_with_smoothquant "
+    "rmsnorm2d_fwd_with_dynamicquant rmsnorm_rmsnorm2d_fwd RmsNorm RmsNormQuant npu_rms_norm poly_norm"
 )
 
 _ADD_RMS = names(
     "fused_add_rms_norm fused_add_rmsnorm gemma_fused_add_rmsnorm add_rmsnorm rmsnorm2d_fwd_with_add "
     "rmsnorm2d_fwd_with_add_ck rocm_aiter_rmsnorm2d_fwd_with_add rmsnorm2d_fwd_with_add_smoothquant "
-    "rmsnorm2d_fwd_with_add_dynamicquant fused_add_rms_norm_static_fp8_quant rmsnorm_rmsnorm2d_fwd_with_add "
-    "rocm_aiter_rmsnorm2d_fwd_with_add_quant add_rmsnorm_quant AddRmsNorm AddRmsNormQuant AddRmsNormQuantV2 "
-    "AddRmsNormDynamicQuant InplaceAddRmsNorm AddRmsNormCast npu_add_rms_norm"
+    "rmsnorm2d_fwd_with_add_dynamicquant fused_add_rms_norm_static_fp8_quant "
+    "rmsnorm_rmsnorm2d_fwd_with_add rocm_aiter_rmsnorm2d_fwd_with_add_quant add_rmsnorm_quant "
+    "AddRmsNorm AddRmsNormQuant AddRmsNormQuantV2 AddRmsNormDynamicQuant InplaceAddRmsNorm "
+    "AddRmsNormCast npu_add_rms_norm"
 )
 
 MODELS: dict[str, Model] = {

@@ -27,8 +27,13 @@ def library(call: Call) -> Cost:
         traffic.writes(tensor.numel, tensor.dtype)
     if not results:
         traffic.writes(x.numel, "fp8")
-    return traffic.cost(3 * x.numel, x.dtype, Family.QUANTISE, basis="shapes" if results else "lower bound",
-                        note="" if results else "the result is taken as one byte a number")  # fmt: skip
+    return traffic.cost(
+        3 * x.numel,
+        x.dtype,
+        Family.QUANTISE,
+        basis="shapes" if results else "lower bound",
+        note="" if results else "the result is taken as one byte a number",
+    )
 
 
 def recorded(call: Call) -> Cost:
@@ -42,11 +47,12 @@ def recorded(call: Call) -> Cost:
 
 
 _LIBRARY = names(
-    "static_scaled_fp8_quant dynamic_scaled_fp8_quant dynamic_per_token_scaled_fp8_quant static_scaled_int8_quant "
-    "dynamic_scaled_int8_quant scaled_fp4_quant per_token_group_fp8_quant per_token_group_quant_8bit "
-    "sgl_per_token_group_quant_fp8 sgl_per_token_group_quant_8bit sgl_per_token_quant_fp8 sgl_per_tensor_quant_fp8 "
-    "triton_per_token_group_quant_fp8 per_token_group_quant_int8 dynamic_per_token_scaled_quant "
-    "dynamic_per_tensor_quant static_per_tensor_quant npu_dynamic_quant npu_quantize rocm_aiter_group_fp8_quant"
+    "static_scaled_fp8_quant dynamic_scaled_fp8_quant dynamic_per_token_scaled_fp8_quant "
+    "static_scaled_int8_quant dynamic_scaled_int8_quant scaled_fp4_quant per_token_group_fp8_quant "
+    "per_token_group_quant_8bit sgl_per_token_group_quant_fp8 sgl_per_token_group_quant_8bit "
+    "sgl_per_token_quant_fp8 sgl_per_tensor_quant_fp8 triton_per_token_group_quant_fp8 "
+    "per_token_group_quant_int8 dynamic_per_token_scaled_quant dynamic_per_tensor_quant "
+    "static_per_tensor_quant npu_dynamic_quant npu_quantize rocm_aiter_group_fp8_quant"
 )
 
 MODELS: dict[str, Model] = {

@@ -62,7 +62,7 @@ def over_list(call: Call) -> Cost:
     if text in ("True", "False") or (text and text[:1] != "[" and call.base in ("sum", "mean", "prod")):
         text = ""
     dtype = call.scalar_type(3) if text else ""
-    return _reduce(call if text else _without(call, 1), 1, dtype)
+    return _reduce(call if text or not call.concrete else _without(call, 1), 1, dtype)
 
 
 def _without(call: Call, index: int) -> Call:
@@ -82,7 +82,7 @@ def minmax(call: Call) -> Cost:
     if other is not None:
         return broadcast_result(call, [call.need(0), other], 1, call.need(0).dtype)
     if not call.text(1):
-        return _reduce(_without(call, 1), 1)
+        return _reduce(_without(call, 1) if call.concrete else call, 1)
     cost = _reduce(call, 1)
     places = 8 * _out_numel(call.need(0), call.integers(1))
     return Cost(
@@ -114,7 +114,7 @@ def scan(call: Call) -> Cost:
 
 
 def pool(call: Call) -> Cost:
-    """`max_pool2d_with_indices(x, kernel, stride, padding, dilation, ceil)`, `avg_pool2d`: kernel volume steps."""
+    """`max_pool2d_with_indices(x, kernel, stride, padding, ...)`, `avg_pool2d`: kernel volume steps each."""
     x = call.need(0)
     kernel, stride = call.integers(1), call.integers(2) or call.integers(1)
     pad = call.integers(3) or [0]
@@ -137,8 +137,11 @@ def pool(call: Call) -> Cost:
 def nonzero(call: Call) -> Cost:
     """`nonzero(x)`: reads x; how much it writes depends on the data."""
     x = call.need(0)
-    return Traffic().reads(x).cost(0, x.dtype, Family.REDUCTION, basis="lower bound",
-                                   note="the number of hits is not recorded")  # fmt: skip
+    return (
+        Traffic()
+        .reads(x)
+        .cost(0, x.dtype, Family.REDUCTION, basis="lower bound", note="the number of hits is not recorded")
+    )
 
 
 def ascend(call: Call) -> Cost:
@@ -156,8 +159,9 @@ _OVER_LIST = names(
     "sum mean prod amax amin var std var_mean std_mean logsumexp any all nansum count_nonzero aminmax"
 )
 _ASCEND = names(
-    "ReduceSum ReduceSumD ReduceMean ReduceMeanD ReduceMax ReduceMaxD ReduceMin ReduceProd ReduceAny ReduceAll "
-    "LpNormV2 LpNormReduceV2 Cumsum NonZero AdaptiveAvgPool3d MaxPoolWithArgmaxV1 SquareSumV1 ReduceStdV2Update"
+    "ReduceSum ReduceSumD ReduceMean ReduceMeanD ReduceMax ReduceMaxD ReduceMin ReduceProd ReduceAny "
+    "ReduceAll LpNormV2 LpNormReduceV2 Cumsum NonZero AdaptiveAvgPool3d MaxPoolWithArgmaxV1 SquareSumV1 "
+    "ReduceStdV2Update"
 )
 
 MODELS: dict[str, Model] = {

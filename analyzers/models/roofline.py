@@ -118,9 +118,22 @@ def _without(
 ) -> RooflinePoint:
     """A point without a verdict: rates only, where there is a time."""
     seconds = duration_ns / 1e9
-    return RooflinePoint("unknown", reason, "", cost.intensity, cost.flops / seconds if seconds else 0.0,
-                         cost.bytes / seconds if seconds else 0.0, None, None, None, None, None, cost.dtype, peak,
-                         bandwidth)  # fmt: skip
+    return RooflinePoint(
+        "unknown",
+        reason,
+        "",
+        cost.intensity,
+        cost.flops / seconds if seconds else 0.0,
+        cost.bytes / seconds if seconds else 0.0,
+        None,
+        None,
+        None,
+        None,
+        None,
+        cost.dtype,
+        peak,
+        bandwidth,
+    )
 
 
 def _placed(
@@ -138,9 +151,22 @@ def _placed(
     verdict, reason = _verdict(cost, duration_ns, chip, compute, memory, share, doubt, blocks)
     claims = verdict not in ("model-or-clock-fault", "unknown") and cost.basis != "lower bound"
     gain = max(0, duration_ns - math.ceil(floor_ns / TARGET)) if claims else None
-    return RooflinePoint(verdict, reason, "memory" if roof == "memory" else "compute", cost.intensity,
-                         cost.flops / seconds, cost.bytes / seconds, compute, memory, share, floor_ns, gain, dtype,
-                         peak, bandwidth)  # fmt: skip
+    return RooflinePoint(
+        verdict,
+        reason,
+        "memory" if roof == "memory" else "compute",
+        cost.intensity,
+        cost.flops / seconds,
+        cost.bytes / seconds,
+        compute,
+        memory,
+        share,
+        floor_ns,
+        gain,
+        dtype,
+        peak,
+        bandwidth,
+    )
 
 
 def _verdict(

@@ -13,13 +13,19 @@ from stallscope.analyzers.models.registry import Model, names
 
 
 def rotary_embedding(call: Call) -> Cost:
-    """`rotary_embedding(positions[T], q[T,..], k[T,..], head_size, cos_sin_cache[max,rot], is_neox)`, in place.
+    """`rotary_embedding(positions[T], q, k, head_size, cos_sin_cache[max,rot], is_neox)`, in place.
 
     With rot < head_size only that part of each head is touched.
     """
     positions, q = call.need(0), call.need(1)
-    table = next((t for t in call.given[2:] if len(t.shape) == 2 and t.shape[-1] <= 1024 and not t.is_index
-                  and t.shape[0] != q.shape[0]), None)  # fmt: skip
+    table = next(
+        (
+            t
+            for t in call.given[2:]
+            if len(t.shape) == 2 and t.shape[-1] <= 1024 and not t.is_index and t.shape[0] != q.shape[0]
+        ),
+        None,
+    )
     if table is None:
         table = call.tensor(4)
     if table is None or len(table.shape) != 2:
@@ -46,7 +52,7 @@ def _rotated(
 
 
 def recorded(call: Call) -> Cost:
-    """A form whose arguments are all whole tensors: `RotaryMul(x, cos, sin)`, `ApplyRotaryPosEmb(q, k, cos, sin)`.
+    """All arguments are whole tensors: `RotaryMul(x, cos, sin)`, `ApplyRotaryPosEmb(q, k, cos, sin)`.
 
     The tensors of the size of x (or of an output) are turned, the smaller ones are tables.
     """
@@ -65,8 +71,8 @@ def recorded(call: Call) -> Cost:
 
 _TABLES = names("rotary_embedding batched_rotary_embedding rotary_embedding_deepseek")
 _RECORDED = names(
-    "RotaryMul RotaryPositionEmbedding ApplyRotaryPosEmb npu_rotary_mul npu_apply_rotary_pos_emb RopeWithSinCosCache "
-    "InterleaveRope apply_rotary"
+    "RotaryMul RotaryPositionEmbedding ApplyRotaryPosEmb npu_rotary_mul npu_apply_rotary_pos_emb "
+    "RopeWithSinCosCache InterleaveRope apply_rotary"
 )
 
 MODELS: dict[str, Model] = {**dict.fromkeys(_TABLES, rotary_embedding), **dict.fromkeys(_RECORDED, recorded)}

@@ -68,8 +68,9 @@ def ascend(call: Call) -> Cost:
 
 
 _LIBRARY = names(
-    "top_k_top_p_sampling_from_probs top_k_sampling_from_probs top_p_sampling_from_probs min_p_sampling_from_probs "
-    "top_k_renorm_probs top_p_renorm_probs sampling_from_probs sampling_from_logits apply_repetition_penalties_"
+    "top_k_top_p_sampling_from_probs top_k_sampling_from_probs top_p_sampling_from_probs "
+    "min_p_sampling_from_probs top_k_renorm_probs top_p_renorm_probs sampling_from_probs "
+    "sampling_from_logits apply_repetition_penalties_"
 )
 
 MODELS: dict[str, Model] = {
