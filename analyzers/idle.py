@@ -1,126 +1,380 @@
-"""Where a device's idle time went: every idle nanosecond gets one class, and they sum to the idle time.
+"""Where a device's idle time went: every idle nanosecond gets one cause, and they sum to the idle time.
 
-A gap ends with a device event; the thread that launched it is asked what it did meanwhile. If the launch
-began after the gap began, the part before the launch was the host's: it is split by what the thread was
-inside of (a synchronising call, a copy, Python, an operator, a runtime call, nothing recorded); the part
-after the launch began is launch latency. If the launch was already queued when the gap began, the device
-itself was late: scheduling latency when short, a wait for another stream or an event when long.
+A gap ends with a device event; the thread that launched it is asked what it did meanwhile. The time
+until the launch call began is the host's, piece by piece: the innermost span of the thread says what it
+did. From there on it is the launch itself, and the device's latency after it; a launch that waits long
+after its call returned waits for another stream, an event or a collective. Had the host not waited for
+the device before the gap, part of it would not be there: that part is the synchronisation's (see `waits`).
+A gap with a launch in it that left no device record is unexplained: the device may have been busy.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from stallscope.profiler import intervals
-from stallscope.profiler.activity import Segments
-from stallscope.profiler.device import BEFORE_RECORDING, HOST, QUEUED_LONG, QUEUED_SHORT, UNKNOWN, DeviceView
-from stallscope.profiler.kinds import Kind
-from stallscope.profiler.timeline import Int64
+from stallscope.analyzers.waits import WaitBlocks, claims
+from stallscope.profiler.device import (
+    BEFORE_RECORDING,
+    HOST,
+    QUEUED_LONG,
+    QUEUED_SHORT,
+    QUEUED_SHORT_NS,
+    DeviceView,
+)
+from stallscope.profiler.timeline import Bool, Int64
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run
 
-IDLE_CLASSES: dict[str, str] = {
-    "host_python": "the launching thread was in Python code",
-    "host_operator": "the launching thread was in framework dispatch (operators)",
-    "host_runtime": "the launching thread was in runtime or driver calls that launch nothing here",
-    "sync": "the launching thread was still inside, or just left, a synchronising call",
-    "blocking_copy": "the launching thread was inside a copy call that returns when the copy is done",
-    "launch_latency": "the launch call had begun; time until the device started",
-    "host_unrecorded": "the launching thread had nothing recorded (plain Python, another library, or preempted)",
-    "queue_latency": "work was queued already; short gap between queued work",
-    "dependency": "work was queued already, but waited long: another stream, an event or a collective",
-    "before_recording": "the next work was launched before recording began",
-    "profiler": "the profiler itself was at work",
-    "unexplained": "the event that ended the gap has no launch in the recording",
+Rows = npt.NDArray[np.intp]
+
+
+class Cause(IntEnum):
+    """Why a device was idle. The names, lower-case, are the keys of `DeviceSummary.idle_classes`."""
+
+    PYTHON = 0
+    DISPATCH = 1
+    LAUNCH_PATH = 2
+    GRAPH_LAUNCH = 3
+    GARBAGE_COLLECTION = 4
+    COMPILE = 5
+    ALLOCATOR = 6
+    CONTENTION = 7
+    SYNC = 8
+    BLOCKING_COPY = 9
+    SCHEDULER = 10
+    DEPENDENCY = 11
+    QUEUE_LATENCY = 12
+    UNRECORDED = 13
+    PROFILER = 14
+    BEFORE_RECORDING = 15
+    UNEXPLAINED = 16
+
+    @property
+    def key(self) -> str:
+        return self.name.lower()
+
+
+_TEXT: dict[Cause, str] = {
+    Cause.PYTHON: "the launching thread was in Python code",
+    Cause.DISPATCH: "the launching thread was in framework dispatch (operators, task queue)",
+    Cause.LAUNCH_PATH: "a runtime or library call, the launch call itself, or the device's latency after it",
+    Cause.GRAPH_LAUNCH: "the launch of a captured graph and the start of its replay",
+    Cause.GARBAGE_COLLECTION: "Python collected garbage",
+    Cause.COMPILE: "code was compiled or loaded, or a graph captured",
+    Cause.ALLOCATOR: "memory was taken from the driver or given back",
+    Cause.CONTENTION: "the launching thread was kept from running: no core, or another thread held the interpreter",
+    Cause.SYNC: "the host had waited for the device, and so came late with the next work",
+    Cause.BLOCKING_COPY: "the host was inside a copy that returns when the copy is done, or came late after it",
+    Cause.SCHEDULER: "between steps: the scheduler worked, or the thread waited for work to come",
+    Cause.DEPENDENCY: "work was launched, but waited long: another stream, an event or a collective",
+    Cause.QUEUE_LATENCY: "work was queued already; the device's own latency between queued work",
+    Cause.UNRECORDED: "the launching thread had nothing recorded (plain Python, another library, or preempted)",
+    Cause.PROFILER: "the profiler itself was at work",
+    Cause.BEFORE_RECORDING: "the next work was launched before recording began, or waited for work that was",
+    Cause.UNEXPLAINED: "no launch is known for the work that ended the gap, or launches in it left no device record",
 }
+
+IDLE_CLASSES: dict[str, str] = {cause.key: text for cause, text in _TEXT.items()}
 """Idle classes and what each means; the keys of `DeviceSummary.idle_classes`."""
+
+HOST_WORK = (Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH_PATH, Cause.GRAPH_LAUNCH, Cause.UNRECORDED)
+"""Causes that are the host preparing work: what a wait before it may answer for."""
+
+HEAVY_NS = 300_000
+"""One span of host work in a gap at least this long, and half of the gap, is a cause of its own."""
+
+EDGE_EVENTS = 8
+"""A long wait behind queued work this near the first recorded device event waits for unrecorded work."""
 
 
 @dataclass(frozen=True)
-class IdleAccount:
-    """Idle time of one device by class.
+class Pieces:
+    """Idle time cut into pieces, by time; columns of shape (p,).
 
-    `per_gap` holds, for each class, nanoseconds per gap (shape (g,)); over classes they sum to each
-    gap's length exactly.
+    `gap` is the index of the gap, `activity` what the host did (or, where it did not matter, why), `cause`
+    the same after the waits have claimed their part, `row` the host row in which it happened (-1 none),
+    `block` the wait block a SYNC or BLOCKING_COPY piece belongs to (index into `blocks[track]`) or -1.
     """
 
-    view: DeviceView
-    per_gap: dict[str, Int64]
+    start_ns: Int64
+    end_ns: Int64
+    gap: Rows
+    activity: npt.NDArray[np.int8]
+    cause: npt.NDArray[np.int8]
+    row: Rows
+    block: Rows
+
+    @property
+    def dur_ns(self) -> Int64:
+        return self.end_ns - self.start_ns
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+
+class IdleAccount:
+    """The idle time of one device by cause."""
+
+    def __init__(self, run: Run, view: DeviceView) -> None:
+        self.run = run
+        self.view = view
+
+    @cached_property
+    def host_end_ns(self) -> Int64:
+        """When the launch that ended each gap began, inside the gap; its end where no launch is known."""
+        gaps, spans = self.view.gaps, self.run.timeline.spans
+        launch = np.maximum(gaps.launch, 0)
+        # a launch recorded after the kernel's start (clock inversion) leaves no latency
+        began = np.clip(spans.start_ns[launch], gaps.start_ns, gaps.end_ns)
+        return np.where(gaps.launch >= 0, began, gaps.end_ns)
+
+    @cached_property
+    def track(self) -> npt.NDArray[np.int32]:
+        """The thread that launched what ended each gap, -1 unknown. Shape (g,)."""
+        gaps = self.view.gaps
+        tracks = self.run.timeline.spans.track[np.maximum(gaps.launch, 0)]
+        return np.where(gaps.launch >= 0, tracks, -1).astype(np.int32)
+
+    @cached_property
+    def is_host(self) -> Bool:
+        """Gaps that the host made: their launch began after they did, and all launches in them are known."""
+        return np.asarray((self.view.gaps.gap_class == HOST) & ~self.has_lost_launch, np.bool_)
+
+    @cached_property
+    def has_lost_launch(self) -> Bool:
+        """Gaps in which a kernel was launched that left no device record. Shape (g,)."""
+        gaps, spans = self.view.gaps, self.run.timeline.spans
+        out = np.zeros(len(gaps), bool)
+        lost = self.run.lost_launches
+        if len(lost) == 0:
+            return out
+        when = np.sort(spans.start_ns[lost])
+        # a launch just before the gap may have run at its beginning
+        low = np.searchsorted(when, gaps.start_ns - QUEUED_SHORT_NS, side="left")
+        return np.searchsorted(when, gaps.end_ns, side="left") > low
+
+    @cached_property
+    def pieces(self) -> Pieces:
+        parts = [self._whole_gaps(), *self._host_parts()]
+        columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        order = np.lexsort((columns[0], columns[2]))
+        start, end, gap, activity, row = (c[order] for c in columns)
+        return _claimed(self, start, end, gap.astype(np.intp), activity.astype(np.int8), row.astype(np.intp))
 
     def totals(self) -> dict[str, int]:
-        return {name: int(values.sum()) for name, values in self.per_gap.items()}
+        """Idle nanoseconds per class; they sum to the idle time exactly."""
+        sums = np.zeros(len(Cause), np.int64)
+        np.add.at(sums, self.pieces.cause, self.pieces.dur_ns)
+        return {cause.key: int(sums[cause]) for cause in Cause}
+
+    # -- gaps that are not the host's ------------------------------------------------------------------
+
+    def _whole_gaps(self) -> tuple[npt.NDArray[np.generic], ...]:
+        gaps = self.view.gaps
+        cause = np.full(len(gaps), int(Cause.UNEXPLAINED), np.int8)
+        cause[gaps.gap_class == QUEUED_SHORT] = Cause.QUEUE_LATENCY
+        cause[(gaps.gap_class == QUEUED_SHORT) & self._starts_graph] = Cause.GRAPH_LAUNCH
+        cause[gaps.gap_class == QUEUED_LONG] = self._late
+        cause[gaps.gap_class == BEFORE_RECORDING] = Cause.BEFORE_RECORDING
+        cause[(gaps.gap_class == QUEUED_LONG) & self._at_edge] = Cause.BEFORE_RECORDING
+        cause[self._inside_graph_call & (gaps.gap_class != BEFORE_RECORDING)] = Cause.GRAPH_LAUNCH
+        cause[self.has_lost_launch & (gaps.gap_class != QUEUED_SHORT)] = Cause.UNEXPLAINED
+        at = np.flatnonzero(~self.is_host)
+        return gaps.start_ns[at], gaps.end_ns[at], at, cause[at], gaps.launch[at].astype(np.intp)
+
+    @cached_property
+    def _starts_graph(self) -> Bool:
+        """Gaps ended by the first kernel of a graph launch."""
+        gaps = self.view.gaps
+        graph = (gaps.launch >= 0) & self.run.is_graph_launch[np.maximum(gaps.launch, 0)]
+        before = np.searchsorted(self.view.start_ns, gaps.end_ns, side="left") - 1
+        previous = self.run.timeline.spans.launch_row[self.view.rows[np.maximum(before, 0)]]
+        return np.asarray(graph & (previous != gaps.launch), np.bool_)
+
+    @cached_property
+    def _inside_graph_call(self) -> Bool:
+        """Gaps in a replay whose launch call had not returned: the call feeds the device as it goes."""
+        gaps, launch = self.view.gaps, np.maximum(self.view.gaps.launch, 0)
+        running = self.run.timeline.spans.end_ns[launch] > gaps.start_ns
+        return np.asarray(
+            (gaps.launch >= 0) & (gaps.gap_class != HOST) & self.run.is_graph_launch[launch] & running,
+            np.bool_,
+        )
+
+    @cached_property
+    def _late(self) -> Cause:
+        """What a long wait of launched work is: on one stream alone there is nothing to wait for but the driver."""
+        return Cause.DEPENDENCY if self.run.can_depend else Cause.LAUNCH_PATH
+
+    @cached_property
+    def _at_edge(self) -> Bool:
+        """Gaps near the start of the recording."""
+        if len(self.view.rows) <= EDGE_EVENTS:
+            return self.view.gaps.end_ns > -(1 << 62)
+        return np.asarray(self.view.gaps.end_ns <= self.view.start_ns[EDGE_EVENTS], np.bool_)
+
+    # -- gaps that are ---------------------------------------------------------------------------------
+
+    def _host_parts(self) -> list[tuple[npt.NDArray[np.generic], ...]]:
+        host = np.flatnonzero(self.is_host)
+        if len(host) == 0:
+            return []
+        out = [self._launches(host)]
+        for track in np.unique(self.track[host]).tolist():
+            mine = host[self.track[host] == track]
+            out.append(self._activity(track, mine, self.view.gaps.start_ns[mine], self.host_end_ns[mine]))
+        return out
+
+    def _launches(self, host: Rows) -> tuple[npt.NDArray[np.generic], ...]:
+        """From the start of the launch call to the device's start: the call, then latency or a long wait."""
+        gaps, spans = self.view.gaps, self.run.timeline.spans
+        launch = gaps.launch[host].astype(np.intp)
+        begin, end = self.host_end_ns[host], gaps.end_ns[host]
+        returned = np.clip(spans.end_ns[launch], begin, end)
+        late = end - returned >= QUEUED_SHORT_NS
+        graph = self.run.is_graph_launch[launch]
+        copy = self.run.is_wait[launch] & self.run.is_copy_call[launch]
+        kind = np.where(graph, int(Cause.GRAPH_LAUNCH), int(Cause.LAUNCH_PATH))
+        kind = np.where(copy, int(Cause.BLOCKING_COPY), kind)
+        waits = np.where(self._at_edge[host], int(Cause.BEFORE_RECORDING), int(self._late))
+        after = np.where(late & ~copy, waits, kind)
+        columns = (
+            np.concatenate([begin, returned]),
+            np.concatenate([returned, end]),
+            np.concatenate([host, host]),
+            np.concatenate([kind, after]),
+            np.concatenate([launch, launch]),
+        )
+        keep = columns[1] > columns[0]
+        return tuple(c[keep] for c in columns)
+
+    def _activity(
+        self, track: int, gap: Rows, start: Int64, end: Int64
+    ) -> tuple[npt.NDArray[np.generic], ...]:
+        """What a thread did in [start, end) of its gaps, piece by piece."""
+        some = end > start
+        gap, start, end = gap[some], start[some], end[some]
+        borders = self.run.host_causes.borders(track)
+        row_of, begin, until, index = _cut(self.run.segments(track), start, end, borders)
+        cause = self.run.host_causes(track, row_of, begin, until)
+        return begin, until, gap[index], cause, row_of
+
+    def heavy_ns(self, gap: Rows, activity: npt.NDArray[np.int8], row: Rows, dur: Int64) -> Int64:
+        """Per gap the host work of its heaviest place, where that is long and most of the gap; else 0."""
+        run, n = self.run, len(self.view.gaps)
+        work = np.isin(activity, [int(Cause.PYTHON), int(Cause.UNRECORDED), int(Cause.SCHEDULER)])
+        frame = run.places.user_frames(row)
+        label = np.where(frame >= 0, run.timeline.spans.name[np.maximum(frame, 0)], -1)
+        keys = gap[work].astype(np.int64) * (len(run.timeline.strings) + 2) + label[work] + 1
+        out = np.zeros(n, np.int64)
+        distinct, at = np.unique(keys, return_inverse=True)
+        sums = np.zeros(len(distinct), np.int64)
+        np.add.at(sums, at.reshape(-1), dur[work])
+        np.maximum.at(out, (distinct // (len(run.timeline.strings) + 2)).astype(np.intp), sums)
+        return np.where((out >= HEAVY_NS) & (2 * out >= self.view.gaps.dur_ns), out, 0)
+
+    def blocks(self, track: int) -> WaitBlocks:
+        return self.run.wait_blocks(track)
 
 
-def account_idle(run: Run, view: DeviceView) -> IdleAccount:
-    """Attribute every idle nanosecond of a device."""
-    gaps = view.gaps
-    parts = {name: np.zeros(len(gaps), np.int64) for name in IDLE_CLASSES}
-    length = gaps.dur_ns
-    for gap_class, name in (
-        (QUEUED_SHORT, "queue_latency"),
-        (QUEUED_LONG, "dependency"),
-        (BEFORE_RECORDING, "before_recording"),
-        (UNKNOWN, "unexplained"),
-    ):
-        mine = gaps.gap_class == gap_class
-        parts[name][mine] = length[mine]
-    _account_host(run, view, parts)
-    return IdleAccount(view, parts)
+def _cut(
+    segments: tuple[Int64, Int64, Rows], start: Int64, end: Int64, borders: Int64
+) -> tuple[Rows, Int64, Int64, Rows]:
+    """Cut disjoint spans [start, end) at the ends of disjoint segments, and at further borders.
+
+    Returns per piece: the segment's row (-1 none), start, end, and the index of the span.
+    """
+    seg_start, seg_end, seg_row = segments
+    at = np.searchsorted(end, seg_start, side="right")
+    keep = at < len(start)
+    keep[keep] = start[at[keep]] < seg_end[keep]
+    seg_start, seg_end, seg_row = seg_start[keep], seg_end[keep], seg_row[keep]
+    points = np.unique(np.concatenate([start, end, seg_start, seg_end, borders]))
+    if len(points) < 2:
+        none = np.zeros(0, np.int64)
+        return none.astype(np.intp), none, none, none.astype(np.intp)
+    begin, until = points[:-1], points[1:]
+    index = np.searchsorted(start, begin, side="right") - 1
+    inside = (index >= 0) & (begin < end[np.maximum(index, 0)])
+    begin, until, index = begin[inside], until[inside], index[inside]
+    seg = np.searchsorted(seg_start, begin, side="right") - 1
+    owned = (
+        (seg >= 0) & (begin < seg_end[np.maximum(seg, 0)]) if len(seg_start) else np.zeros(len(begin), bool)
+    )
+    row = np.full(len(begin), -1, np.intp)
+    row[owned] = seg_row[seg[owned]]
+    return row, begin, until, index
 
 
-def _account_host(run: Run, view: DeviceView, parts: dict[str, Int64]) -> None:
-    gaps, spans = view.gaps, run.timeline.spans
-    host = np.flatnonzero(gaps.gap_class == HOST)
-    if len(host) == 0:
-        return
-    launch = gaps.launch[host]
-    # a launch recorded after the kernel's start (clock inversion) leaves no latency
-    until = np.minimum(np.maximum(spans.start_ns[launch], gaps.start_ns[host]), gaps.end_ns[host])
-    parts["launch_latency"][host] = gaps.end_ns[host] - until
-    overhead = _profiler_set(run)
-    for track in np.unique(spans.track[launch]).tolist():
-        mine = host[spans.track[launch] == track]
-        at = until[spans.track[launch] == track]
-        _split(run, run.segments(track), gaps.start_ns[mine], at, mine, parts, overhead)
+def _claimed(
+    account: IdleAccount, start: Int64, end: Int64, gap: Rows, activity: npt.NDArray[np.int8], row: Rows
+) -> Pieces:
+    """Give the waits their part of the host's work: the first nanoseconds of the gap, as many as claimed."""
+    gaps = account.view.gaps
+    limit = np.zeros(len(gaps), np.int64)
+    block = np.full(len(gaps), -1, np.intp)
+    heavy = account.heavy_ns(gap, activity, row, end - start)
+    host = np.flatnonzero(account.is_host)
+    for track in np.unique(account.track[host]).tolist():
+        mine = host[account.track[host] == track]
+        found, claim = claims(
+            account.run, account.blocks(track), gaps.start_ns[mine], account.host_end_ns[mine],
+            gaps.end_ns[mine], heavy[mine],
+        )  # fmt: skip
+        block[mine], limit[mine] = found, claim
+    claimable = np.isin(activity, [int(c) for c in HOST_WORK])
+    exempt = claimable & (heavy[gap] > 0) & np.isin(activity, [int(Cause.PYTHON), int(Cause.UNRECORDED)])
+    once = np.zeros(len(gaps), bool)
+    for track in np.unique(account.track[host]).tolist():
+        mine = host[(account.track[host] == track) & (block[host] >= 0)]
+        once[mine] = account.blocks(track).once_a_step[block[mine]]
+    claimable &= ~(exempt & once[gap])
+    dur = np.where(claimable, end - start, 0)
+    before = np.cumsum(dur) - dur
+    first = np.append(True, gap[1:] != gap[:-1]) if len(gap) else np.zeros(0, bool)
+    used = before - before[np.flatnonzero(first)][np.cumsum(first) - 1] if len(gap) else before
+    taken = np.clip(limit[gap] - used, 0, dur)
+    return _split(account, (start, end, gap, activity, row), taken, block)
 
 
 def _split(
-    run: Run,
-    segments: Segments,
-    start: Int64,
-    end: Int64,
-    gaps: npt.NDArray[np.intp],
-    parts: dict[str, Int64],
-    overhead: intervals.IntervalSet,
-) -> None:
-    """Divide [start, end) of each gap by the innermost span of the launching thread."""
-    owner = segments.row
-    kind = run.timeline.spans.kind[owner]
-    sync = run.is_sync[owner]
-    copy = run.is_copy_call[owner] & ~sync
-    masks = {
-        "sync": sync,
-        "blocking_copy": copy,
-        "host_python": kind == Kind.PYTHON,
-        "host_operator": kind == Kind.OPERATOR,
-        "host_runtime": (kind == Kind.RUNTIME) & ~sync & ~copy,
-    }
-    left = end - start
-    for name, mask in masks.items():
-        got = intervals.covered(segments.only(mask), start, end)
-        parts[name][gaps] = got
-        left = left - got
-    free = intervals.covered(intervals.subtract(overhead, segments.only(kind != Kind.ANNOTATION)), start, end)
-    parts["profiler"][gaps] = np.minimum(free, left)
-    parts["host_unrecorded"][gaps] = left - parts["profiler"][gaps]
+    account: IdleAccount,
+    columns: tuple[Int64, Int64, Rows, npt.NDArray[np.int8], Rows],
+    taken: Int64,
+    block: Rows,
+) -> Pieces:
+    """Cut pieces that are claimed in part, and set the cause of the claimed ones."""
+    start, end, gap, activity, row = columns
+    partly = (taken > 0) & (taken < end - start)
+    cut = start + taken
+    rest = np.flatnonzero(partly)
+    all_start = np.concatenate([start, cut[rest]])
+    all_end = np.concatenate([np.where(partly, cut, end), end[rest]])
+    at = np.concatenate([np.arange(len(start)), rest])
+    claimed = np.concatenate([taken > 0, np.zeros(len(rest), bool)])
+    order = np.argsort(all_start, kind="stable")
+    at, claimed = at[order], claimed[order]
+    gap, activity, row = gap[at], activity[at], row[at]
+    waits = np.isin(activity, [int(Cause.SYNC), int(Cause.BLOCKING_COPY)])
+    blamed = np.where(claimed | waits, block[gap], -1)
+    is_copy = np.zeros(len(at), bool)
+    for track in np.unique(account.track[gap[blamed >= 0]]).tolist():
+        mine = (account.track[gap] == track) & (blamed >= 0)
+        is_copy[mine] = account.blocks(track).is_copy[blamed[mine]]
+    cause = activity.copy()
+    # where a block is known it decides: a short copy that reads a value back is a synchronisation
+    decided = claimed | (waits & (blamed >= 0))
+    cause[decided] = np.where(is_copy[decided], int(Cause.BLOCKING_COPY), int(Cause.SYNC))
+    return Pieces(all_start[order], all_end[order], gap, activity, cause, row, blamed)
 
 
-def _profiler_set(run: Run) -> intervals.IntervalSet:
-    rows = run.timeline.rows(Kind.OVERHEAD)
-    spans = run.timeline.spans
-    return intervals.union(spans.start_ns[rows], spans.end_ns[rows])
+def account_idle(run: Run, view: DeviceView) -> IdleAccount:
+    """The account of one device's idle time."""
+    return IdleAccount(run, view)

@@ -59,7 +59,9 @@ class Rule:
         known = [f.name for f in dataclasses.fields(self.limits)]
         for name, value in changes.items():
             if name not in known:
-                raise OptionError(f"{self.code} has no limit {name!r}. Its limits: {', '.join(known) or 'none'}.")
+                raise OptionError(
+                    f"{self.code} has no limit {name!r}. Its limits: {', '.join(known) or 'none'}."
+                )
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise OptionError(f"{self.code}.{name} must be a number, not {value!r}.")
         return dataclasses.replace(self, limits=dataclasses.replace(self.limits, **changes))

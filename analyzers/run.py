@@ -12,10 +12,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stallscope.analyzers import hostwords, waits
+from stallscope.analyzers.frames import is_user_frame
+from stallscope.analyzers.hostcause import HostCauses
 from stallscope.analyzers.idle import IdleAccount, account_idle
-from stallscope.profiler import kinds
+from stallscope.analyzers.pace import Pace
+from stallscope.analyzers.phases import PhaseSeries, series
+from stallscope.analyzers.places import Places
+from stallscope.profiler import intervals, kinds
 from stallscope.profiler.activity import Segments, flatten
 from stallscope.profiler.device import DeviceView, device_views, whole_view
+from stallscope.profiler.intervals import IntervalSet
 from stallscope.profiler.kinds import Kind
 from stallscope.profiler.session import Session
 from stallscope.profiler.steps import Step, find_steps, step_of_device_rows
@@ -29,6 +36,8 @@ NEEDS_TEXT: dict[str, str] = {
     "shapes": "operator shapes were not recorded (record_shapes)",
     "steps": "no steps or phases could be found",
     "chip": "the chip is unknown, or its peaks are not in the table",
+    "host_code": "of the host only runtime calls were recorded, not what ran between them",
+    "trusted_host": "",
 }
 """What a rule can need, and what is said where it is missing."""
 
@@ -40,6 +49,8 @@ class Run:
         self.session = session
         self.timeline: Timeline = session.timeline
         self._segments: dict[int, Segments] = {}
+        self._blocks: dict[int, waits.WaitBlocks] = {}
+        self._captures: dict[int, IntervalSet] = {}
 
     # -- what there is -----------------------------------------------------------------------------
 
@@ -51,9 +62,13 @@ class Run:
             "device": lambda: len(self.whole.rows) > 0,
             "launches": lambda: bool((self.timeline.spans.launch_row[self.whole.rows] >= 0).any()),
             "operators": lambda: len(self.timeline.rows(Kind.OPERATOR)) > 0,
-            "shapes": lambda: "Input Dims" in self.timeline.args.keys or "Input Shapes" in self.timeline.args.keys,
+            "shapes": lambda: (
+                "Input Dims" in self.timeline.args.keys or "Input Shapes" in self.timeline.args.keys
+            ),
             "steps": lambda: len(self.steps) > 0,
             "chip": lambda: len(self.chips) > 0,
+            "host_code": lambda: len(self.timeline.rows(Kind.PYTHON, Kind.OPERATOR, Kind.ANNOTATION)) > 0,
+            "trusted_host": lambda: True,
         }
         return frozenset(name for name, test in tests.items() if test())
 
@@ -78,6 +93,11 @@ class Run:
     def idle(self) -> dict[int, IdleAccount]:
         """Where each device's idle time went."""
         return {number: account_idle(self, view) for number, view in self.devices.items()}
+
+    @cached_property
+    def pace(self) -> dict[int, Pace]:
+        """Launch pace and stalls of each device's gaps."""
+        return {number: Pace(self, account) for number, account in self.idle.items()}
 
     def device_name(self, number: int) -> str:
         """The name the source gave a device, or ""."""
@@ -111,12 +131,12 @@ class Run:
     @cached_property
     def is_sync(self) -> npt.NDArray[np.bool_]:
         """Runtime rows that make the host wait for the device. Shape (n,)."""
-        return (self.timeline.spans.kind == Kind.RUNTIME) & self.timeline.match_names(kinds.is_sync_call)
+        return (self.timeline.of_kind(Kind.RUNTIME)) & self.timeline.match_names(kinds.is_sync_call)
 
     @cached_property
     def is_copy_call(self) -> npt.NDArray[np.bool_]:
         """Runtime rows that start or do a copy. Shape (n,)."""
-        return (self.timeline.spans.kind == Kind.RUNTIME) & self.timeline.match_names(kinds.is_copy_call)
+        return (self.timeline.of_kind(Kind.RUNTIME)) & self.timeline.match_names(kinds.is_copy_call)
 
     @cached_property
     def is_launch(self) -> npt.NDArray[np.bool_]:
@@ -125,7 +145,135 @@ class Run:
         linked = np.zeros(len(spans), bool)
         linked[spans.launch_row[spans.launch_row >= 0]] = True
         named = (spans.kind == Kind.RUNTIME) & self.timeline.match_names(kinds.is_kernel_launch)
-        return (linked & (spans.kind == Kind.RUNTIME)) | named
+        return np.asarray((linked & (spans.kind == Kind.RUNTIME)) | named, np.bool_)
+
+    @cached_property
+    def is_graph_launch(self) -> npt.NDArray[np.bool_]:
+        """Runtime rows that replay a captured graph. Shape (n,)."""
+        return (self.timeline.of_kind(Kind.RUNTIME)) & self.timeline.match_names(kinds.is_graph_launch)
+
+    @cached_property
+    def can_depend(self) -> bool:
+        """Whether device work can wait for other device work: several streams or devices, or collectives."""
+        tracks = np.unique(self.timeline.spans.track[self.whole.rows])
+        return len(tracks) > 1 or bool((self.whole.kind == Kind.COLLECTIVE).any())
+
+    @cached_property
+    def is_profiler_sync(self) -> npt.NDArray[np.bool_]:
+        """Synchronisations of the profiler, not the program: around its window, in nobody's code. Shape (n,)."""
+        spans = self.timeline.spans
+        out = np.zeros(len(spans), bool)
+        work = np.isin(spans.kind, [int(k) for k in kinds.HOST_CALLS]) & ~self.is_sync
+        inside = np.isin(spans.kind, [int(Kind.PYTHON), int(Kind.OPERATOR)])
+        for row in np.flatnonzero(self.is_sync).tolist():
+            if self.places.nearest(np.array([row]), inside)[0] >= 0:
+                continue
+            thread = self.timeline.track_rows(int(spans.track[row]))
+            others = spans.start_ns[thread][work[thread]]
+            out[row] = len(others) == 0 or spans.start_ns[row] > others[-1] or spans.end_ns[row] <= others[0]
+        return out
+
+    @cached_property
+    def is_wait(self) -> npt.NDArray[np.bool_]:
+        """Runtime rows in which the program waits for the device (`waits.is_wait`). Shape (n,)."""
+        return waits.is_wait(self)
+
+    @cached_property
+    def copy_device_ns(self) -> Int64:
+        """What the copies that a call started took on the device. Shape (n,)."""
+        spans = self.timeline.spans
+        copies = self.timeline.rows(Kind.MEMCPY)
+        copies = copies[spans.launch_row[copies] >= 0]
+        out = np.zeros(len(spans), np.int64)
+        np.add.at(out, spans.launch_row[copies], spans.dur_ns[copies])
+        return out
+
+    @cached_property
+    def copy_bytes(self) -> Int64:
+        """Bytes that the copies a call started moved, 0 where not told. Shape (n,)."""
+        spans = self.timeline.spans
+        copies = self.timeline.rows(Kind.MEMCPY)
+        copies = copies[spans.launch_row[copies] >= 0]
+        out = np.zeros(len(spans), np.int64)
+        if len(copies):
+            np.add.at(
+                out, spans.launch_row[copies], np.maximum(self.timeline.arg_ints("bytes", 0)[copies], 0)
+            )
+        return out
+
+    def wait_blocks(self, track: int) -> waits.WaitBlocks:
+        """The wait blocks of one host thread, computed once per thread."""
+        if track not in self._blocks:
+            self._blocks[track] = waits.wait_blocks(self, track)
+        return self._blocks[track]
+
+    @cached_property
+    def places(self) -> Places:
+        return Places(self.timeline)
+
+    @cached_property
+    def host_causes(self) -> HostCauses:
+        return HostCauses(self)
+
+    @cached_property
+    def overhead(self) -> IntervalSet:
+        """When the profiler itself was at work."""
+        rows = self.timeline.rows(Kind.OVERHEAD)
+        spans = self.timeline.spans
+        return intervals.union(spans.start_ns[rows], spans.end_ns[rows])
+
+    def contention(self, track: int) -> IntervalSet:
+        """When something kept a thread from running."""
+        return intervals.EMPTY
+
+    def captures(self, track: int) -> IntervalSet:
+        """When a thread recorded launches into a graph instead of running them."""
+        if track not in self._captures:
+            spans = self.timeline.spans
+            rows = self.timeline.track_rows(track)
+            runtime = spans.kind[rows] == Kind.RUNTIME
+            begins = rows.start + np.flatnonzero(
+                runtime & self.timeline.match_names(hostwords.is_capture_begin)[rows]
+            )
+            ends = rows.start + np.flatnonzero(
+                runtime & self.timeline.match_names(hostwords.is_capture_end)[rows]
+            )
+            last = int(spans.end_ns[rows].max()) if rows.stop > rows.start else 0
+            closes = np.append(spans.end_ns[ends], last)
+            start = spans.start_ns[begins]
+            self._captures[track] = intervals.union(start, closes[np.searchsorted(closes, start)])
+        return self._captures[track]
+
+    @cached_property
+    def is_capturing(self) -> npt.NDArray[np.bool_]:
+        """Host rows inside of a capture on their thread. Shape (n,)."""
+        out = np.zeros(len(self.timeline), bool)
+        for track in self.host_tracks:
+            rows = self.timeline.track_rows(track)
+            out[rows] = intervals.contains(self.captures(track), self.timeline.spans.start_ns[rows])
+        return out
+
+    @cached_property
+    def lost_launches(self) -> npt.NDArray[np.intp]:
+        """Rows that launched kernels by their name, outside of captures, but left no device record."""
+        spans = self.timeline.spans
+        named = (
+            (spans.kind == Kind.RUNTIME)
+            & self.timeline.match_names(kinds.is_kernel_launch)
+            & ~self.is_capturing
+        )
+        used = np.zeros(len(spans), bool)
+        used[spans.launch_row[spans.launch_row >= 0]] = True
+        # one launch may be told twice, by the runtime and by the driver below it
+        inner = np.flatnonzero(named & used)
+        up = spans.parent[inner].astype(np.intp)
+        while (up >= 0).any():
+            used[up[up >= 0]] = True
+            up = np.where(up >= 0, spans.parent[np.maximum(up, 0)], -1)
+        rows = np.flatnonzero(named & ~used)
+        rows = rows[self.places.nearest(spans.parent[rows].astype(np.intp), named & used) < 0]
+        linked = np.unique(spans.correlation[np.flatnonzero(used & (spans.kind == Kind.RUNTIME))])
+        return rows[~np.isin(spans.correlation[rows], linked)]
 
     @cached_property
     def host_span(self) -> tuple[int, int]:
@@ -148,6 +296,58 @@ class Run:
         """The index into `steps` of each row's step, or -1. Shape (n,)."""
         return step_of_device_rows(self.timeline, self.steps)
 
+    @cached_property
+    def series(self) -> list[PhaseSeries]:
+        """The steps of each phase in order, with their warm-up told apart."""
+        return series(self.steps)
+
+    @cached_property
+    def _warm_up(self) -> IntervalSet:
+        """When warm-up steps ran, on the host clock; each reaches to the start of the step after it."""
+        starts = np.array([s.start_ns for s in self.steps], np.int64)
+        begin, end = [], []
+        for phase in self.series:
+            for step in phase.steps[: phase.warm_up]:
+                later = starts[starts > step.start_ns]
+                begin.append(step.start_ns)
+                end.append(max(step.end_ns, int(later[0]) if len(later) else step.end_ns))
+        return intervals.union(np.array(begin, np.int64), np.array(end, np.int64))
+
+    def is_steady(self, host_ns: Int64) -> npt.NDArray[np.bool_]:
+        """Whether moments of host time are outside of warm-up steps. Shape of `host_ns`."""
+        return ~intervals.contains(self._warm_up, host_ns)
+
+    def steady_span_ns(self, view: DeviceView) -> int:
+        """A device's span without the warm-up steps."""
+        if view.span_ns == 0:
+            return 0
+        return view.span_ns - intervals.length(intervals.clip(self._warm_up, view.first_ns, view.last_ns))
+
+    def steady_steps(self, phase: str) -> int:
+        """How many steps of a phase are no warm-up."""
+        return next((len(s.steps) - s.warm_up for s in self.series if s.phase == phase), 0)
+
+    def phase_at(self, host_ns: Int64) -> list[str]:
+        """The phase of the step at each moment of host time, or of the next step; "" after the last."""
+        if not self.steps:
+            return [""] * len(host_ns)
+        ends = np.array([s.end_ns for s in self.steps], np.int64)
+        at = np.searchsorted(ends, host_ns, side="right")
+        return [self.steps[i].phase if i < len(self.steps) else "" for i in at.tolist()]
+
+    @cached_property
+    def step_set(self) -> IntervalSet:
+        """When any step was open, on the host clock."""
+        return intervals.union(
+            np.array([s.start_ns for s in self.steps], np.int64),
+            np.array([s.end_ns for s in self.steps], np.int64),
+        )
+
+    @cached_property
+    def between_steps(self) -> IntervalSet:
+        """The holes between the first and the last step."""
+        return intervals.gaps(self.step_set)
+
     # -- naming a place ----------------------------------------------------------------------------
 
     def operator_of(self, row: int) -> int:
@@ -163,16 +363,10 @@ class Run:
         """The innermost Python frame of the user's own code around a host row ("file.py(12): f"), or ""."""
         spans = self.timeline.spans
         at = int(spans.launch_row[row]) if spans.launch_row[row] >= 0 else row
-        frames = [self.timeline.name(a) for a in (at, *self.timeline.ancestors(at)) if spans.kind[a] == Kind.PYTHON]
+        frames = [
+            self.timeline.name(a) for a in (at, *self.timeline.ancestors(at)) if spans.kind[a] == Kind.PYTHON
+        ]
         return next((f for f in frames if is_user_frame(f)), frames[0] if frames else "")
-
-
-_LIBRARY_MARKS = ("site-packages", "dist-packages", "<built-in", "<frozen", "torch/", "nn.Module:", "lib/python")
-
-
-def is_user_frame(name: str) -> bool:
-    """Whether a Python frame's name points into the user's code, not into a library or a builtin."""
-    return not any(mark in name for mark in _LIBRARY_MARKS)
 
 
 __all__ = ["NEEDS_TEXT", "Int64", "Run", "is_user_frame"]

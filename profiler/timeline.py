@@ -377,6 +377,12 @@ class Timeline:
         wanted[list(kinds)] = True
         return np.flatnonzero(wanted[self.spans.kind])
 
+    def of_kind(self, *kinds: Kind) -> Bool:
+        """Whether each row is of one of the kinds. Shape (n,)."""
+        wanted = np.zeros(len(Kind), dtype=bool)
+        wanted[list(kinds)] = True
+        return np.asarray(wanted[self.spans.kind], dtype=np.bool_)
+
     def device_work(self) -> npt.NDArray[np.intp]:
         """Rows of kernels, collectives, copies and memsets."""
         return self.rows(*DEVICE_WORK)

@@ -1,0 +1,64 @@
+"""What the name of a Python frame tells: whose code it is, where it is, and whether it only waits.
+
+Names come as the sources write them: `path/file.py(12): function` (Kineto), `$file.py:12 function` (JAX),
+`<built-in method item of Tensor object at 0x7f...>`. Everything here is called once per distinct name.
+"""
+
+from __future__ import annotations
+
+import re
+
+_LIBRARY = re.compile(
+    r"site-packages|dist-packages|<built-in|<frozen|<string>|<eval_with_key>|nn\.Module:|lib/python\d|"
+    r"^\$?(?:torch|torch_npu|triton|numpy|jax|jaxlib)[/_.]"
+)
+# Standard-library files that show up around waiting, calling and copying. Bare names only: a user's own
+# file of such a name inside a folder stays the user's.
+_STANDARD = re.compile(
+    r"^\$?(?:threading|queue|selectors|socket|ssl|contextlib|functools|copy|logging/\S+|subprocess|inspect|"
+    r"dataclasses|enum|typing|abc|_weakrefset|weakref|runpy|signal|codecs|asyncio/\S+|concurrent/\S+|"
+    r"multiprocessing/\S+|json/\S+|importlib/\S+|collections/\S+|re|tempfile|pickle|shutil|gc)(?:\.py)?[(:]"
+)
+_KINETO = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?P<function>.+)$")
+_JAX = re.compile(r"^\$(?P<file>\S+?):(?P<line>\d+) (?P<function>.+)$")
+_BUILTIN = re.compile(r"^<built-in (?:method|function) (?P<function>[\w.]+)")
+
+_WAITING = re.compile(
+    r"^<built-in (?:method|function) (?:acquire|poll|epoll|select|recv\w*|accept|sleep|wait\w*|join|get|kevent)\b"
+    r"|^\$?(?:queue|selectors|threading|asyncio/\S+|multiprocessing/\S+)(?:\.py)?[(:].*\b(?:get|select|wait|recv|poll|"
+    r"acquire|join|run_once|_run_once)\b"
+    r"|^(?:zmq/|uvloop)|^time sleep\b"
+)
+
+
+def is_user_frame(name: str) -> bool:
+    """Whether a Python frame's name points into the user's or an engine's code, not a library or builtin.
+
+    >>> is_user_frame("serve/sampler.py(214): pick"), is_user_frame("torch/nn/functional.py(1): linear")
+    (True, False)
+    """
+    return _LIBRARY.search(name) is None and _STANDARD.search(name) is None
+
+
+def is_waiting_frame(name: str) -> bool:
+    """Whether a frame of this name, when innermost, waits for something outside its thread.
+
+    >>> is_waiting_frame("<built-in method acquire of _thread.lock object at 0x7f>")
+    True
+    """
+    return _WAITING.search(name) is not None
+
+
+def short_place(name: str) -> str:
+    """A frame as people write it: file without its folders, line and function.
+
+    >>> short_place("serve/sampler.py(214): pick_tokens"), short_place("<built-in method item of Tensor>")
+    ('sampler.py:214 (pick_tokens)', 'item (built-in)')
+    """
+    match = _KINETO.match(name) or _JAX.match(name)
+    if match:
+        return (
+            f"{match['file'].replace(chr(92), '/').rpartition('/')[2]}:{match['line']} ({match['function']})"
+        )
+    builtin = _BUILTIN.match(name)
+    return f"{builtin['function']} (built-in)" if builtin else name

@@ -1,0 +1,103 @@
+"""What a moment of host time is to be counted as: which `Cause` the innermost span of a thread stands for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from stallscope.analyzers import hostwords
+from stallscope.analyzers.idle import Cause
+from stallscope.profiler import intervals
+from stallscope.profiler.intervals import IntervalSet
+from stallscope.profiler.kinds import Kind
+from stallscope.profiler.timeline import Bool, Int64
+
+if TYPE_CHECKING:
+    from stallscope.analyzers.run import Run
+
+Rows = npt.NDArray[np.intp]
+
+
+class HostCauses:
+    """Classes moments of each host thread. One object per run; what is per thread is kept."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        timeline, kind = run.timeline, run.timeline.spans.kind
+        code = (
+            (kind == Kind.PYTHON) | (kind == Kind.OPERATOR) | (kind == Kind.ANNOTATION) | (kind == Kind.OTHER)
+        )
+        self.is_gc = code & timeline.match_names(hostwords.is_garbage_collection)
+        self.is_compile = code & timeline.match_names(hostwords.is_compilation)
+        self.is_scheduling = code & timeline.match_names(hostwords.is_scheduling)
+        runtime = timeline.of_kind(Kind.RUNTIME)
+        self.is_compile |= runtime & timeline.match_names(hostwords.is_compile_call)
+        self.is_allocator = runtime & timeline.match_names(hostwords.is_allocator_call)
+        self._sets: dict[tuple[str, int], IntervalSet] = {}
+
+    def borders(self, track: int) -> Int64:
+        """Times at which the class may change without a span of the thread beginning or ending."""
+        sets = (
+            self.run.overhead,
+            self.set_of("gc", track),
+            self.run.contention(track),
+            self.run.between_steps,
+        )
+        return np.concatenate([np.concatenate(s) for s in sets])
+
+    def set_of(self, what: str, track: int) -> IntervalSet:
+        """When the thread compiled (or captured), or any thread of its process collected garbage."""
+        key = (what, track)
+        if key not in self._sets:
+            spans, tracks = self.run.timeline.spans, self.run.timeline.tracks
+            mask = {"gc": self.is_gc, "compile": self.is_compile}[what]
+            rows = np.flatnonzero(mask)
+            if what == "gc":
+                process = tracks[track].process
+                rows = rows[[tracks[int(t)].process == process for t in spans.track[rows]]]
+            else:
+                rows = rows[spans.track[rows] == track]
+            found = intervals.union(spans.start_ns[rows], spans.end_ns[rows])
+            if what == "compile":
+                found = _joined(found, self.run.captures(track))
+            self._sets[key] = found
+        return self._sets[key]
+
+    def __call__(self, track: int, row: Rows, begin: Int64, until: Int64) -> npt.NDArray[np.int8]:
+        """The cause of each piece [begin, until) owned by `row` (-1: nothing recorded). Shape (p,)."""
+        run, places = self.run, self.run.places
+        r = np.maximum(row, 0)
+        kind = np.where(row >= 0, run.timeline.spans.kind[r], -1)
+        cause = np.full(len(row), int(Cause.UNRECORDED), np.int8)
+        labels = np.isin(kind, [int(Kind.PYTHON), int(Kind.ANNOTATION)])
+        cause[labels & (places.nearest(row, places.is_python) >= 0)] = Cause.PYTHON
+        cause[np.isin(kind, [int(Kind.OPERATOR), int(Kind.QUEUE), int(Kind.OTHER)])] = Cause.DISPATCH
+        cause[kind == int(Kind.RUNTIME)] = Cause.LAUNCH_PATH
+        waits = (row >= 0) & run.is_wait[r]
+        cause[waits] = np.where(run.is_copy_call[r[waits]], int(Cause.BLOCKING_COPY), int(Cause.SYNC))
+        cause[self._between(row, begin)] = Cause.SCHEDULER
+        cause[(places.nearest(row, self.is_allocator) >= 0)] = Cause.ALLOCATOR
+        middle = begin + (until - begin) // 2
+        for found, name in (
+            (run.contention(track), Cause.CONTENTION),
+            (self.set_of("compile", track), Cause.COMPILE),
+            (self.set_of("gc", track), Cause.GARBAGE_COLLECTION),
+            (run.overhead, Cause.PROFILER),
+        ):
+            cause[intervals.contains(found, middle)] = name
+        return cause
+
+    def _between(self, row: Rows, begin: Int64) -> Bool:
+        """Pieces between steps in which the thread scheduled, or waited for work to come."""
+        run, places = self.run, self.run.places
+        outside = intervals.contains(run.between_steps, begin) if run.steps else np.ones(len(row), bool)
+        waiting = (row >= 0) & places.is_waiting[np.maximum(row, 0)]
+        if not run.steps:
+            return waiting
+        return outside & (waiting | (places.nearest(row, self.is_scheduling) >= 0))
+
+
+def _joined(a: IntervalSet, b: IntervalSet) -> IntervalSet:
+    return intervals.union(np.concatenate([a[0], b[0]]), np.concatenate([a[1], b[1]]))

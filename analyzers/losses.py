@@ -1,0 +1,161 @@
+"""From idle pieces to findings: sums per place, phase and step, and the spans that prove them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stallscope.analyzers.finding import Evidence
+from stallscope.analyzers.idle import IdleAccount
+from stallscope.analyzers.places import Place
+from stallscope.profiler.timeline import Int64
+
+if TYPE_CHECKING:
+    from stallscope.analyzers.run import Run
+
+Rows = npt.NDArray[np.intp]
+EVIDENCE = 5
+"""Spans a finding shows at most; the longest ones."""
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Idle time of one device behind one place.
+
+    `gap_ns` is the time lost in each of `gaps` (indices into the device's gaps, by length), `by_phase`
+    the same sums by phase of the step the launch belongs to.
+    """
+
+    place: Place
+    row: int
+    account: IdleAccount
+    lost_ns: int
+    gaps: Rows
+    gap_ns: Int64
+    by_phase: dict[str, int]
+
+    @property
+    def phase(self) -> str:
+        """The phase that holds most of it; "" where none does."""
+        name, most = max(self.by_phase.items(), key=lambda item: item[1], default=("", 0))
+        return name if 10 * most >= 8 * self.lost_ns else ""
+
+    @property
+    def share(self) -> float:
+        """Of the device's steady span."""
+        return self.lost_ns / max(self.account.run.steady_span_ns(self.account.view), 1)
+
+
+def losses(
+    run: Run,
+    account: IdleAccount,
+    mask: npt.NDArray[np.bool_],
+    rows: Rows,
+    keys: Sequence[Rows] | None = None,
+) -> list[Loss]:
+    """Sum the masked pieces of an account by the place of `rows` (one host row per piece, -1 none).
+
+    Pieces of warm-up steps are left out. Places are equal when user frame, operator and annotation have
+    equal names; other `keys` (one number per piece) may be given. The largest loss comes first.
+    """
+    pieces = account.pieces
+    chosen = np.flatnonzero(mask & run.is_steady(account.host_end_ns[pieces.gap]))
+    if len(chosen) == 0:
+        return []
+    parts = list(keys) if keys is not None else _place_keys(run, rows)
+    _, first, label = np.unique(
+        np.stack([p[chosen] for p in parts]), axis=1, return_index=True, return_inverse=True
+    )
+    label = np.asarray(label).reshape(-1)
+    out = []
+    for k in range(len(first)):
+        mine = chosen[label == k]
+        out.append(_loss(run, account, mine, int(rows[chosen[first[k]]])))
+    return sorted(out, key=lambda x: -x.lost_ns)
+
+
+def _place_keys(run: Run, rows: Rows) -> list[Rows]:
+    """Name codes of user frame, and where there is none of operator and annotation. Shape (p,) each."""
+    places, name = run.places, run.timeline.spans.name
+    distinct, at = np.unique(rows, return_inverse=True)
+    frame = places.user_frames(distinct)
+    has = frame >= 0
+    parts = [np.where(has, name[np.maximum(frame, 0)], -1).astype(np.intp)]
+    for found in (places.operators(distinct), places.annotations(distinct)):
+        parts.append(np.where(~has & (found >= 0), name[np.maximum(found, 0)], -1).astype(np.intp))
+    return [p[np.asarray(at).reshape(-1)] for p in parts]
+
+
+def _loss(run: Run, account: IdleAccount, mine: Rows, row: int) -> Loss:
+    pieces = account.pieces
+    gaps, at = np.unique(pieces.gap[mine], return_inverse=True)
+    lengths = np.zeros(len(gaps), np.int64)
+    np.add.at(lengths, np.asarray(at).reshape(-1), pieces.dur_ns[mine])
+    order = np.argsort(-lengths, kind="stable")
+    phases = run.phase_at(account.host_end_ns[gaps])
+    by_phase: dict[str, int] = {}
+    for name in sorted(set(phases)):
+        if name:
+            by_phase[name] = int(lengths[np.array([p == name for p in phases])].sum())
+    return Loss(run.places.place(row) if row >= 0 else Place(), row, account, int(lengths.sum()), gaps[order],
+                lengths[order], by_phase)  # fmt: skip
+
+
+def evidence(run: Run, loss: Loss, label: str) -> tuple[Evidence, ...]:
+    """The longest gaps of a loss on the device's track, and the host span behind the longest."""
+    gaps, spans = loss.account.view.gaps, run.timeline.spans
+    out = []
+    for g in loss.gaps[:EVIDENCE].tolist():
+        ended = int(gaps.ended_by[g])
+        text = f"{label}, before {run.timeline.name(ended)[:80]}"
+        out.append(Evidence(int(spans.track[ended]), int(gaps.start_ns[g]), int(gaps.end_ns[g]), text))
+    if loss.row >= 0:
+        begin = int(spans.start_ns[loss.row])
+        end = begin + int(spans.dur_ns[loss.row])
+        out.append(Evidence(int(spans.track[loss.row]), begin, end, run.timeline.name(loss.row)[:120]))
+    return tuple(out)
+
+
+def per_step(run: Run, loss_ns: int, by_phase: dict[str, int]) -> dict[str, Any]:
+    """What a loss is per step of its phase, and per token where the phase is decode: facts of a finding."""
+    facts: dict[str, Any] = {}
+    if by_phase:
+        name, part = max(by_phase.items(), key=lambda item: item[1])
+        count = run.steady_steps(name)
+        if count:
+            facts["steps"] = count
+            facts["per_step_ns"] = part // count
+            if name == "decode":
+                facts["per_token_ns"] = part // count
+    if len(by_phase) > 1:
+        facts["by_phase_ns"] = by_phase
+    return facts
+
+
+def step_text(facts: dict[str, Any], phase: str) -> str:
+    """ " (2.10 ms a decode step)", or "" where no steps are known."""
+    from stallscope.analyzers.units import duration
+
+    if "per_step_ns" not in facts:
+        return ""
+    return f" ({duration(facts['per_step_ns'])} a {phase + ' ' if phase not in ('', 'other') else ''}step)"
+
+
+def widest(found: Iterable[list[Loss]]) -> list[tuple[Loss, list[int]]]:
+    """Losses of several devices joined by place: the device that loses most, and all the devices.
+
+    Devices idle at one time, so their losses are not added.
+    """
+    by_place: dict[Place, list[Loss]] = {}
+    for device in found:
+        for loss in device:
+            by_place.setdefault(loss.place, []).append(loss)
+    joined = []
+    for same in by_place.values():
+        best = max(same, key=lambda x: x.lost_ns)
+        joined.append((best, sorted({x.account.view.device for x in same})))
+    return sorted(joined, key=lambda item: -item[0].lost_ns)

@@ -1,0 +1,85 @@
+"""The pace of a launching thread: which gaps are its ordinary pace, and which are stalls with a place.
+
+A thread that launches kernel after kernel leaves a gap before each one if it is slower than the device:
+that is launch pace (rule LN401). A gap much longer than the thread's own usual time from launch to launch
+is a stall: something at one place took the time (rule HB101).
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from stallscope.analyzers.idle import HOST_WORK, IdleAccount
+from stallscope.profiler.timeline import Bool, Int64
+
+if TYPE_CHECKING:
+    from stallscope.analyzers.run import Run
+
+STALL_FACTOR = 3.0
+"""A gap this many times the usual time from launch to launch is a stall."""
+STALL_FLOOR_NS = 50_000
+"""Below this a gap is pace, whatever the thread's pace is (TensorRT-LLM calls 10-50 us "light Python")."""
+STALL_CEILING_NS = 300_000
+"""Above this a gap is a stall, whatever the thread's pace is: no framework needs that long per operator."""
+
+
+class Pace:
+    """Pace and stalls of one device's gaps."""
+
+    def __init__(self, run: Run, account: IdleAccount) -> None:
+        self.run = run
+        self.account = account
+
+    @cached_property
+    def limit_ns(self) -> Int64:
+        """Per gap, the length from which it is a stall of its launching thread. Shape (g,)."""
+        out = np.full(len(self.account.view.gaps), STALL_CEILING_NS, np.int64)
+        for track in np.unique(self.account.track[self.account.is_host]).tolist():
+            out[self.account.track == track] = self._limit(track)
+        return out
+
+    def _limit(self, track: int) -> int:
+        rows = self.run.timeline.track_rows(track)
+        starts = self.run.timeline.spans.start_ns[rows][self.run.is_launch[rows]]
+        if len(starts) < 3:
+            return STALL_CEILING_NS
+        usual = float(np.median(np.diff(starts)))
+        return int(min(max(STALL_FACTOR * usual, STALL_FLOOR_NS), STALL_CEILING_NS))
+
+    @cached_property
+    def is_stall(self) -> Bool:
+        """Host gaps in which the host was longer than its pace. Shape (g,)."""
+        host = self.account.host_end_ns - self.account.view.gaps.start_ns
+        return self.account.is_host & (host >= self.limit_ns)
+
+    @cached_property
+    def is_work(self) -> Bool:
+        """Pieces of the host's own work that no wait answers for. Shape (p,)."""
+        return np.isin(self.account.pieces.cause, [int(c) for c in HOST_WORK])
+
+    @cached_property
+    def stall_places(self) -> npt.NDArray[np.intp]:
+        """Per gap, the row that was behind a stall: the deepest span around most of it, else -1. Shape (g,)."""
+        pieces, gaps = self.account.pieces, self.account.view.gaps
+        out = np.full(len(gaps), -1, np.intp)
+        work = np.flatnonzero(self.is_work & self.is_stall[pieces.gap] & (pieces.row >= 0))
+        if len(work) == 0:
+            return out
+        begin, end = np.full(len(gaps), np.iinfo(np.int64).max), np.full(len(gaps), np.iinfo(np.int64).min)
+        np.minimum.at(begin, pieces.gap[work], pieces.start_ns[work])
+        np.maximum.at(
+            end, pieces.gap[work], np.minimum(pieces.end_ns, self.account.host_end_ns[pieces.gap])[work]
+        )
+        # from the longest piece of each gap upwards
+        order = work[np.lexsort((pieces.dur_ns[work], pieces.gap[work]))]
+        last = np.append(pieces.gap[order][1:] != pieces.gap[order][:-1], True)
+        longest = order[last]
+        gap = pieces.gap[longest]
+        rows = pieces.row[longest]
+        found = self.run.places.covering(rows, begin[gap], end[gap], 0.6)
+        out[gap] = np.where(found >= 0, found, rows)
+        return out

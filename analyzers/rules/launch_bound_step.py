@@ -1,0 +1,168 @@
+"""The host launches kernels one by one, slower than the device runs them.
+
+## What it finds
+Phases in which the device idles before most kernels for the ordinary time the host needs from one launch to the
+next: Python, dispatch and the launch path together, no single place. Gaps that are longer than the thread's own
+pace are HB101; replayed graphs are left out.
+
+## Why it costs time
+Each operator costs the host ten to a hundred microseconds, however little work it is. With small batches the kernels
+are shorter than that, so the device runs at the pace of the host.
+
+## What to try
+Replay the step from a captured graph (CUDA graph, HIP graph, ACL graph), compile it so that fewer and larger kernels
+are launched, or batch more requests per step. A faster CPU core helps as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stallscope.analyzers.finding import Finding
+from stallscope.analyzers.idle import Cause, IdleAccount
+from stallscope.analyzers.losses import Loss, evidence, losses, per_step, step_text
+from stallscope.analyzers.places import Place
+from stallscope.analyzers.registry import limit
+from stallscope.analyzers.units import duration, share
+from stallscope.profiler.kinds import Kind
+from stallscope.profiler.timeline import Bool
+
+if TYPE_CHECKING:
+    from stallscope.analyzers.run import Run
+
+CODE = "LN401"
+NEEDS = {"host", "device", "launches", "trusted_host"}
+
+GRAPH_GAP_NS = 1_000
+"""What stays between two kernels of a replayed graph (measured on MI300X and RTX 5080 traces: about 1 us)."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When launch pace is worth a finding."""
+
+    min_share: float = limit(
+        0.10, "Share of the device's span that it must idle at launch pace.",
+        source="MindStudio-Agent calls a step host bound above 10 % free time; TensorRT-LLM votes at 15 % in decode",
+    )  # fmt: skip
+    min_share_prefill: float = limit(
+        0.30, "The same for prefill.", source="TensorRT-LLM perf-host-analysis M1"
+    )
+    min_launches: float = limit(
+        16, "Fewer kernels launched one by one in the phase's steps (or in all) are no pace."
+    )
+    slow_kernel_ratio: float = limit(
+        1.0, "The median time from launch to launch must be at least this many median kernels.",
+        source="queueing: a host faster than the device builds a queue",
+    )  # fmt: skip
+
+
+def check(run: Run, limits: Limits) -> Iterator[Finding]:
+    """One finding per device at most: the device that idles most."""
+    found = [f for account in run.idle.values() for f in _device(run, account, limits)]
+    yield from sorted(found, key=lambda f: -f.recoverable_ns)[:1]
+
+
+def _device(run: Run, account: IdleAccount, limits: Limits) -> Iterator[Finding]:
+    pace, pieces = run.pace[account.view.device], account.pieces
+    mask = pace.is_work & ~pace.is_stall[pieces.gap] & account.is_host[pieces.gap]
+    mask &= pieces.cause != Cause.GRAPH_LAUNCH
+    rows = np.full(len(pieces), -1, np.intp)
+    everything = losses(run, account, mask, rows, [np.zeros(len(pieces), np.intp)])
+    if not everything:
+        return
+    loss = everything[0]
+    needed = limits.min_share_prefill if loss.phase == "prefill" else limits.min_share
+    launches, between, kernel = _rates(run, account, loss)
+    steps = run.steady_steps(loss.phase) if loss.phase else 0
+    if loss.share < needed or launches < limits.min_launches * max(steps, 1):
+        return
+    if between < limits.slow_kernel_ratio * kernel:
+        return
+    yield _finding(run, account, loss, mask, (launches, between, kernel))
+
+
+def _rates(run: Run, account: IdleAccount, loss: Loss) -> tuple[int, int, int]:
+    """Kernels launched one by one, median time from one such launch to the next, median kernel."""
+    spans = run.timeline.spans
+    view = account.view
+    launch = spans.launch_row[view.rows]
+    single = (launch >= 0) & ~run.is_graph_launch[np.maximum(launch, 0)] & (view.kind == Kind.KERNEL)
+    single &= run.is_steady(spans.start_ns[np.maximum(launch, 0)])
+    if not single.any():
+        return 0, 0, 0
+    starts = np.sort(spans.start_ns[launch[single]])
+    between = int(np.median(np.diff(starts))) if len(starts) > 1 else 0
+    return int(single.sum()), between, int(np.median(spans.dur_ns[view.rows[single]]))
+
+
+def _finding(
+    run: Run,
+    account: IdleAccount,
+    loss: Loss,
+    mask: Bool,
+    rates: tuple[int, int, int],
+) -> Finding:
+    launches, between, kernel = rates
+    pieces = account.pieces
+    recoverable = max(loss.lost_ns - GRAPH_GAP_NS * len(loss.gaps), 0)
+    parts = {
+        cause.key: int(pieces.dur_ns[mask & (pieces.activity == cause)].sum())
+        for cause in (Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH_PATH, Cause.UNRECORDED)
+    }
+    place = _busiest(run, account, mask)
+    facts = per_step(run, loss.lost_ns, loss.by_phase) | {
+        "launches": launches, "launch_to_launch_ns": between, "median_kernel_ns": kernel, "gaps": len(loss.gaps),
+        "split_ns": parts,
+    }  # fmt: skip
+    steps = facts.get("steps", 0)
+    per = step_text(facts, loss.phase)
+    count = f"{launches // steps} kernels a step" if steps else f"{launches} kernels"
+    span = run.steady_span_ns(account.view)
+    named = {Cause.PYTHON.key: "Python", Cause.DISPATCH.key: "operator dispatch", Cause.LAUNCH_PATH.key: "launch path",
+             Cause.UNRECORDED.key: "not recorded"}  # fmt: skip
+    split = ", ".join(
+        f"{named[k]} {share(v, loss.lost_ns)}" for k, v in sorted(parts.items(), key=lambda i: -i[1]) if v
+    )
+    return Finding(
+        code=CODE,
+        name="launch-bound-step",
+        title=(
+            f"{'Prefill' if loss.phase == 'prefill' else 'Decode' if loss.phase == 'decode' else 'The run'} is launch-bound: "
+            f"the device idles {duration(loss.lost_ns)}{per} waiting for single launches"
+        ),
+        lost_ns=loss.lost_ns,
+        recoverable_ns=recoverable,
+        confidence="high" if loss.share >= 0.3 and between >= 2 * kernel else "medium",
+        phase=loss.phase,
+        where=place.where(),
+        detail=(
+            f"{count} launched one by one; the host takes {duration(between)} from launch to launch, the median kernel "
+            f"{duration(kernel)}. Idle in {len(loss.gaps)} short gaps: {share(loss.lost_ns, span)} of the device's time "
+            f"({split})."
+        ),
+        advice="Replay the step from a captured graph, compile it into fewer kernels, or batch more per step.",
+        evidence=evidence(run, loss, "idle at launch pace"),
+        facts=facts,
+    )
+
+
+def _busiest(run: Run, account: IdleAccount, mask: Bool) -> Place:
+    """The user frame and the operator in which most of the short gaps passed."""
+    pieces, name = account.pieces, run.timeline.spans.name
+    texts = []
+    for find in (run.places.user_frames, run.places.outer_operators):
+        rows = find(pieces.row)
+        has = mask & (rows >= 0)
+        if not has.any():
+            texts.append("")
+            continue
+        codes, at = np.unique(name[rows[has]], return_inverse=True)
+        sums = np.zeros(len(codes), np.int64)
+        np.add.at(sums, np.asarray(at).reshape(-1), pieces.dur_ns[has])
+        texts.append(run.timeline.strings[int(codes[int(np.argmax(sums))])])
+    return Place(texts[0], texts[1], "")

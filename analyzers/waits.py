@@ -1,0 +1,192 @@
+"""Where the host waits for the device: synchronising calls and copies that return when the copy is done.
+
+Waits with no kernel launch between them belong together (`item` is a copy and a synchronisation) and are
+one *block*. Had the host not waited in a block of length W, it would have come to its next launches up to
+W earlier; so of the device's idle time after the block, until the next one, up to W is the block's doing
+(`claims`). A wait while the device is busy costs nothing by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from stallscope.profiler import kinds
+from stallscope.profiler.kinds import Kind
+from stallscope.profiler.timeline import Bool, Int64
+
+if TYPE_CHECKING:
+    from stallscope.analyzers.run import Run
+
+RECURRING = 3
+"""A place that waits at least this often has a say in more than the first gap after each wait."""
+
+COPY_NS = 20_000
+"""A block whose copies take the device at least this long is a blocking copy; else it reads a value back."""
+
+Rows = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class WaitBlocks:
+    """The wait blocks of one host thread by time; columns of shape (b,).
+
+    `wait_ns` is the time spent waiting, `row` the longest wait, `operator` the row of the operator
+    around it or -1, `frame` the row of the user frame or -1, `copy_ns` what its copies took on the
+    device, `key` a number per place, `repeats` how often that place waits, `once_a_step` whether the
+    place is an operator that waits once per step.
+    """
+
+    track: int
+    start_ns: Int64
+    end_ns: Int64
+    wait_ns: Int64
+    row: Rows
+    operator: Rows
+    frame: Rows
+    copy_ns: Int64
+    copy_bytes: Int64
+    key: Int64
+    repeats: Int64
+    once_a_step: Bool
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    @property
+    def is_copy(self) -> Bool:
+        return self.copy_ns >= COPY_NS
+
+
+def wait_blocks(run: Run, track: int) -> WaitBlocks:
+    """The blocks of one thread, without the profiler's own synchronisations."""
+    spans = run.timeline.spans
+    rows = run.timeline.track_rows(track)
+    waits = rows.start + np.flatnonzero(run.is_wait[rows])
+    waits = waits[run.places.nearest(spans.parent[waits].astype(np.intp), run.is_wait) < 0]
+    start, end = spans.start_ns[waits], spans.end_ns[waits]
+    launches = rows.start + np.flatnonzero((run.is_launch & ~run.is_copy_call)[rows])
+    before = np.searchsorted(spans.start_ns[launches], start, side="left")
+    first = np.append(True, before[1:] != before[:-1]) if len(waits) else np.zeros(0, bool)
+    at = np.flatnonzero(first)
+    block = np.cumsum(first) - 1
+    length = _sums(spans.dur_ns[waits], block, len(at))
+    row = _longest(waits, spans.dur_ns[waits], block, len(at))
+    operator, frame = run.places.outer_operators(row), run.places.user_frames(row)
+    key, repeats = _keys(run, row, operator, frame)
+    return WaitBlocks(
+        track=track,
+        start_ns=start[at],
+        end_ns=np.maximum.reduceat(end, at) if len(at) else start,
+        wait_ns=length,
+        row=row,
+        operator=operator,
+        frame=frame,
+        copy_ns=_sums(run.copy_device_ns[waits], block, len(at)),
+        copy_bytes=_sums(np.maximum(run.copy_bytes[waits], 0), block, len(at)),
+        key=key,
+        repeats=repeats,
+        once_a_step=_once_a_step(run, row, operator, key),
+    )
+
+
+def _sums(values: Int64, group: npt.NDArray[np.intp], groups: int) -> Int64:
+    out = np.zeros(groups, np.int64)
+    np.add.at(out, group, values)
+    return out
+
+
+def _longest(rows: Rows, dur_ns: Int64, group: npt.NDArray[np.intp], groups: int) -> Rows:
+    order = np.lexsort((dur_ns, group))
+    out = np.zeros(groups, np.intp)
+    out[group[order]] = rows[order]  # of one group the last, so the longest, stays
+    return out
+
+
+def _keys(run: Run, row: Rows, operator: Rows, frame: Rows) -> tuple[Int64, Int64]:
+    """A number per distinct (call, operator, frame) by name, and how often each occurs."""
+    if len(row) == 0:
+        return np.zeros(0, np.int64), np.zeros(0, np.int64)
+    name = run.timeline.spans.name
+    parts = [np.where(r >= 0, name[np.maximum(r, 0)], -1) for r in (row, operator, frame)]
+    _, key, counts = np.unique(np.stack(parts), axis=1, return_inverse=True, return_counts=True)
+    key = np.asarray(key).reshape(-1).astype(np.int64)
+    return key, counts[key].astype(np.int64)
+
+
+def _once_a_step(run: Run, row: Rows, operator: Rows, key: Int64) -> Bool:
+    """Places inside operators that wait about once in each step they occur in."""
+    steps = run.step_of_row[row]
+    out = np.zeros(len(row), bool)
+    if not run.steps:
+        return out
+    for k in np.unique(key):
+        mine = key == k
+        inside = steps[mine]
+        distinct = max(len(np.unique(inside[inside >= 0])), 1 if (inside < 0).any() else 0)
+        # between steps there is no step to count by: compare with the number of steps in all
+        expected = distinct if (inside >= 0).any() else len(run.steps)
+        out[mine] = bool((operator[mine] >= 0).all()) and int(mine.sum()) <= 1.3 * expected + 1
+    return out
+
+
+def claims(
+    run: Run, blocks: WaitBlocks, start_ns: Int64, until_ns: Int64, end_ns: Int64, exempt_ns: Int64
+) -> tuple[Rows, Int64]:
+    """Which block each idle gap of the thread's launches follows, and how much of the gap is its doing.
+
+    Gaps by time, columns of shape (g,): [start, end), `until_ns` when the launch that ends it began,
+    `exempt_ns` what of it a place that reads back once a step does not answer for (long Python work).
+    Returns block numbers (-1 none) and nanoseconds.
+    """
+    after = np.searchsorted(blocks.end_ns, until_ns, side="right") - 1
+    claim = np.zeros(len(start_ns), np.int64)
+    if len(blocks) == 0 or len(start_ns) == 0:
+        return np.full(len(start_ns), -1, np.intp), claim
+    b = np.maximum(after, 0)
+    first = np.append(True, after[1:] != after[:-1])
+    valid = (after >= 0) & (until_ns <= np.where(first, np.iinfo(np.int64).max, _expiry(run, blocks)[b]))
+    claimable = np.maximum(end_ns - start_ns - np.where(blocks.once_a_step[b], exempt_ns, 0), 0) * valid
+    total = np.cumsum(claimable) - claimable
+    at = np.flatnonzero(first)
+    used = total - total[at][np.cumsum(first) - 1]
+    claim = np.clip(blocks.wait_ns[b] - used, 0, claimable)
+    return after, claim
+
+
+def _expiry(run: Run, blocks: WaitBlocks) -> Int64:
+    """Until when each block may answer for gaps beyond the first: the end of the next step.
+
+    Without steps a recurring place answers until the next block, others for the first gap only.
+    """
+    never = np.full(len(blocks), np.iinfo(np.int64).min)
+    recurring = blocks.repeats >= RECURRING
+    if not run.steps:
+        return np.where(recurring, np.iinfo(np.int64).max, never)
+    ends = np.array([s.end_ns for s in run.steps], np.int64)
+    current = np.searchsorted(ends, blocks.end_ns, side="left")
+    following = np.minimum(current + 1, len(ends) - 1)
+    return np.where(recurring, ends[following], never)
+
+
+def is_wait(run: Run) -> Bool:
+    """Rows in which the host waits: synchronising calls, and copies that return when the copy is done."""
+    blocking = run.timeline.match_names(kinds.is_blocking_copy_call) & run.is_copy_call
+    spans = run.timeline.spans
+    copies = run.timeline.rows(Kind.MEMCPY)
+    copies = copies[spans.launch_row[copies] >= 0]
+    call = spans.launch_row[copies]
+    done = spans.end_ns[call] >= spans.end_ns[copies]
+    covers = np.zeros(len(spans), bool)
+    covers[call[done]] = True
+    # a pinned, asynchronous copy of some bytes may happen to end before its call returns
+    covers &= run.is_copy_call & ~_is_tiny_async(run)
+    return (run.is_sync | blocking | covers) & ~run.is_profiler_sync
+
+
+def _is_tiny_async(run: Run) -> Bool:
+    asynchronous = ~run.timeline.match_names(kinds.is_blocking_copy_call)
+    return asynchronous & (run.timeline.spans.dur_ns < COPY_NS)
