@@ -55,6 +55,9 @@ class Kernel:
     shared_memory: int = 0
     inputs: tuple[Tensor, ...] = ()
     outputs: tuple[Tensor, ...] = ()
+    flops: float = 0.0
+    moved: float = 0.0
+    """Bytes read and written."""
     collective: str = ""
     peer_lag_ns: int = 0
     memset_bytes: int = -1

@@ -50,8 +50,8 @@ class Truth:
             return True
         if self.python and _same_place(self.python, python):
             return True
-        return any(o in operator for o in self.operators if operator) or any(
-            k in kernel for k in self.kernels if kernel
+        return any(
+            token in said for token in self.operators + self.kernels for said in (operator, kernel) if said
         )
 
 

@@ -152,7 +152,15 @@ ASCEND_KERNELS: dict[str, tuple[str, str]] = {
 def operators(vendor: Vendor, role: str) -> tuple[str, ...]:
     """The operators a call of this role goes through, outermost first."""
     table = _OPERATORS[role]
-    return table.get(vendor, table[""])
+    chain = table.get(vendor, table[""])
+    if vendor == "ascend" and role != "collective":
+        return (*chain, aclnn_name(role))
+    return chain
+
+
+def aclnn_name(role: str) -> str:
+    """The vendor library's entry point, which the framework draws as the innermost operator."""
+    return "aclnn" + ASCEND_KERNELS[role][0].removesuffix("V2").removesuffix("V3")
 
 
 def kernel_name(chip: Chip, role: str, rows: int = 1) -> str:
@@ -161,7 +169,7 @@ def kernel_name(chip: Chip, role: str, rows: int = 1) -> str:
         kind, _ = ASCEND_KERNELS[role]
         if role == "collective":
             return "hcom_allReduce_"
-        return f"aclnn{kind.removesuffix('V2').removesuffix('V3')}_{kind}AiCore_{kind}"
+        return f"{aclnn_name(role)}_{kind}AiCore_{kind}"
     if role in ("gemm", "bmm"):
         small, large = _GEMM["hip" if chip.vendor == "hip" else f"cuda{chip.major}"]
         return small if rows <= 256 else large
@@ -220,6 +228,8 @@ class Maker:
             shared_memory=196_608 if role in ("gemm", "attention") and chip.major == 9 else 0,
             inputs=inputs,
             outputs=outputs,
+            flops=flops,
+            moved=size,
         )
 
 

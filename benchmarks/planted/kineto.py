@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 from benchmarks.planted.actions import Kernel
 from benchmarks.planted.hardware import Chip
-from benchmarks.planted.recording import DeviceRow, HostRow, Recording
+from benchmarks.planted.recording import NOT_WORK, DeviceRow, HostRow, Recording
 
 ORIGIN_NS = 1_428_625_731_456_483
 BASE_NS = 1_751_410_836_000_000_000
@@ -194,8 +194,8 @@ class KinetoWriter:
     def _device_rows(self) -> None:
         for row in self.recording.visible_device():
             stream = self._stream(row.stream)
-            if row.kind == "sync":
-                if self.chip.vendor == "cuda":
+            if row.kind in NOT_WORK:
+                if self.chip.vendor == "cuda" and row.kind == "sync":
                     self._sync(row)
                 continue
             args: dict[str, Any] = {"External id": row.external} if row.external else {}
@@ -266,7 +266,7 @@ class KinetoWriter:
         """Each annotation's mirror on each lane: first start to last end of what was launched within."""
         rows = self.recording.visible_host()
         calls = {r.correlation: r for r in rows if r.kind == "runtime" and r.work}
-        device = [r for r in self.recording.visible_device() if r.kind != "sync"]
+        device = [r for r in self.recording.visible_device() if r.kind not in NOT_WORK]
         for note in (r for r in rows if r.kind == "annotation"):
             lanes: dict[tuple[int, int], tuple[int, int]] = {}
             for work in device:

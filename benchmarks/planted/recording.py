@@ -9,7 +9,8 @@ from typing import Any, Literal
 from benchmarks.planted.actions import Kernel
 
 HostKind = Literal["python", "op", "annotation", "runtime", "overhead", "enqueue", "dequeue", "gc"]
-DeviceKind = Literal["kernel", "memcpy", "memset", "sync"]
+DeviceKind = Literal["kernel", "memcpy", "memset", "sync", "wait"]
+NOT_WORK = ("sync", "wait")
 
 
 @dataclass
@@ -37,7 +38,10 @@ class HostRow:
 
 @dataclass
 class DeviceRow:
-    """One span on a device stream; a sync row has stream -1 where it is about the whole device."""
+    """One span on a device stream; a sync row has stream -1 where it is about the whole device.
+
+    A wait row is the stream itself waiting for an event (only some profilers draw it).
+    """
 
     kind: DeviceKind
     name: str
@@ -112,7 +116,9 @@ def device_totals(recording: Recording, device: int | None = None) -> dict[str, 
     Sync rows are waiting, not work. All values are nanoseconds but `device_events`.
     """
     rows = [
-        r for r in recording.visible_device() if r.kind != "sync" and (device is None or r.device == device)
+        r
+        for r in recording.visible_device()
+        if r.kind not in NOT_WORK and (device is None or r.device == device)
     ]
     if not rows:
         return dict.fromkeys(

@@ -95,6 +95,7 @@ class Command:
     previous: Command | None
     after: list[Command] = field(default_factory=list)
     row: DeviceRow | None = None
+    wait: DeviceRow | None = None
     collective: str = ""
     peer_lag_ns: int = 0
     marker: bool = False
@@ -190,6 +191,10 @@ class Simulation:
                 return False
             start = max(start, other.end_ns + command.gap_ns)
         command.start_ns = start
+        if command.wait is not None:
+            begin = command.submitted_ns if command.previous is None else command.previous.end_ns
+            command.wait.start_ns = min(max(begin, command.submitted_ns), start)
+            command.wait.end_ns = start - (command.gap_ns if start > command.wait.start_ns else 0)
         self._wake(command, end=False)
         return True
 
@@ -290,6 +295,9 @@ class Rank:
         )
         if kernel is not None and kernel.collective:
             command.collective, command.peer_lag_ns = kernel.collective, kernel.peer_lag_ns
+        if command.after and self.sim.machine.task_queue:
+            command.wait = DeviceRow("wait", "EVENT_WAIT", device, stream, 0, 0, self.correlation)
+            self.out.device.append(command.wait)
         for other in ([previous] if previous is not None else []) + command.after:
             if other.end_ns < 0:
                 other.dependents.append(command)
@@ -344,7 +352,11 @@ class HostThread:
         for action in self.thread.actions:
             yield from self._hold_gil()
             if self.machine.task_queue and isinstance(action, DEVICE_SIDE) and not self.rank.capturing:
-                yield from self._enqueue(action)
+                if isinstance(action, Copy) and action.blocks:
+                    yield from self._drain()
+                    yield from self._copy(action)
+                else:
+                    yield from self._enqueue(action)
             else:
                 yield from self.do[type(action)](action)
         self._release_gil()
