@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from stallscope.profiler.errors import InputError
-from stallscope.profiler.readers import chrome_trace
+from stallscope.profiler.readers import chrome_trace, recording_dir
 from stallscope.profiler.session import Session, is_session
 
 __all__ = ["load"]
@@ -19,6 +19,8 @@ def load(path: str | os.PathLike[str]) -> Session:
         raise InputError(source, "no such file or folder")
     if is_session(source):
         return Session.load(source)
+    if recording_dir.sniff(source):
+        return recording_dir.read(source)
     if source.is_dir():
         raise InputError(source, "a folder that holds no saved session and no known profile")
     return chrome_trace.read(source)

@@ -59,6 +59,8 @@ class Agent:
         self.watch: ImportWatch | None = None
         self.host: HostSampler | None = None
         self.marks = 0
+        self.on_detach: list[Callable[[], None]] = []
+        """What hooks must undo when a recording ends before its process."""
         self._sampler: PythonSampler | None = None
         self._stop = _thread.allocate_lock()
         self._ended = _thread.allocate_lock()
@@ -132,11 +134,14 @@ class Agent:
         self.start_thread()
 
     def detach(self) -> None:
-        """Take the hooks out again, for a recording that ends before its process."""
+        """Take the hooks out again and close the files, for a recording that ends before its process."""
         if self.watch is not None:
             self.watch.remove()
         if self._gc in gc.callbacks:
             gc.callbacks.remove(self._gc)
+        for undo in self.on_detach:
+            self.guard("detach", undo)
+        self.writer.abandon()
 
     # -- faults and marks --------------------------------------------------------------------------
 
@@ -432,6 +437,7 @@ class Agent:
         """In a forked child: a record of its own, or none."""
         self.writer.abandon()
         if not self.follows_children:
+            self.windows.leave()
             return
         windows, self.marks = self.windows, 0
         self._ended_cpu_ns = 0

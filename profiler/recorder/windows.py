@@ -91,7 +91,9 @@ class WindowController:
         if source == MODULE:
             if not self._modules_seen:
                 self._modules_seen = True
+                # marks round the whole program were taken for steps so far
                 self._steps = 0
+                self._steps_at_open = self._steps_recorded
         elif self._modules_seen:
             return False
         self._steps += 1
@@ -195,6 +197,12 @@ class WindowController:
             return
         self.backend = backend
         self.state = WAITING
+
+    def leave(self) -> None:
+        """In a forked child that is not recorded: end what runs in it of the parent's window."""
+        was_open, self.state = self.state == OPEN, DONE
+        if self.backend is not None:
+            self.backend.after_fork(was_open)
 
     # -- opening and closing; the lock is held -----------------------------------------------------
 

@@ -87,6 +87,8 @@ class ForwardWatch:
 
 
 _watch: ForwardWatch | None = None
+_replaced = 0
+"""The id of our `nn.Module.__call__`, once it is in place."""
 
 
 def forward_watch() -> ForwardWatch | None:
@@ -94,14 +96,19 @@ def forward_watch() -> ForwardWatch | None:
     return _watch
 
 
+def _forget() -> None:
+    global _watch
+    _watch = None
+
+
 def watch_modules(torch: ModuleType, agent: Agent) -> None:
     """Replace `nn.Module.__call__`, once; later recordings of the process use the same replacement."""
-    global _watch
-    first = _watch is None
+    global _watch, _replaced
     _watch = ForwardWatch(agent)
-    if not first:
-        return
+    agent.on_detach.append(_forget)
     original = torch.nn.Module.__call__
+    if id(original) == _replaced:
+        return
     is_compiling = _compile_check(torch)
 
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -122,6 +129,7 @@ def watch_modules(torch: ModuleType, agent: Agent) -> None:
                 watch.agent.guard("after forward", watch.after, self, begun)
 
     torch.nn.Module.__call__ = _disguised(__call__, original)
+    _replaced = id(torch.nn.Module.__call__)
     agent.hide(torch.nn.Module.__call__)
 
 
@@ -159,10 +167,12 @@ def guard_profilers(torch: ModuleType, agent: Agent) -> None:
     import torch.autograd.profiler as autograd_profiler
 
     profile = autograd_profiler.profile
-    if getattr(profile, "_stallscope_guard", None) is not None:
-        profile._stallscope_guard.agent = agent
+    guard = getattr(profile, "_stallscope_guard", None)
+    if guard is not None:
+        guard.attach(agent)
         return
-    guard = _ProfilerGuard(agent)
+    guard = _ProfilerGuard()
+    guard.attach(agent)
     prepare = getattr(profile, "_prepare_trace", None)
     if prepare is None or not hasattr(profile, "export_chrome_trace"):
         agent.note(
@@ -202,38 +212,51 @@ def guard_profilers(torch: ModuleType, agent: Agent) -> None:
 
 
 class _ProfilerGuard:
-    def __init__(self, agent: Agent) -> None:
-        self.agent = agent
+    """What the patched profiler tells us, for the recording that runs just now."""
+
+    def __init__(self) -> None:
+        self._agent: Agent | None = None
         self._number = 0
         self._seen: dict[int, tuple[int, int]] = {}
 
-    def begins(self, profile: Any) -> None:
-        self.agent.guard("the script's profiler", self._begins, profile)
+    def attach(self, agent: Agent) -> None:
+        """Work for this recording until it ends."""
+        self._agent = agent
+        agent.on_detach.append(self._detach)
 
-    def _begins(self, profile: Any) -> None:
-        self.agent.windows.give_way()
+    def _detach(self) -> None:
+        self._agent = None
+        self._seen.clear()
+
+    def begins(self, profile: Any) -> None:
+        if self._agent is not None:
+            self._agent.guard("the script's profiler", self._begins, self._agent, profile)
+
+    def _begins(self, agent: Agent, profile: Any) -> None:
+        agent.windows.give_way()
         self._number += 1
         self._seen[id(profile)] = (self._number, time.perf_counter_ns())
 
     def ended(self, profile: Any) -> None:
-        self.agent.guard("the script's profiler", self._ended, profile)
+        if self._agent is not None:
+            self._agent.guard("the script's profiler", self._ended, self._agent, profile)
 
-    def _ended(self, profile: Any) -> None:
+    def _ended(self, agent: Agent, profile: Any) -> None:
         number, start_ns = self._seen.get(id(profile), (0, 0))
         if not number:
             return
-        self.agent.writer.line(
-            "user-profiler", n=number, start_ns=start_ns, end_ns=time.perf_counter_ns(), file=""
-        )
-        self.agent.windows.take_back()
+        end_ns = time.perf_counter_ns()
+        agent.writer.line("user-profiler", n=number, start_ns=start_ns, end_ns=end_ns, file="")
+        agent.windows.take_back()
 
     def exported(self, profile: Any, path: Any) -> None:
-        self.agent.guard("the script's profiler", self._exported, profile, path)
+        if self._agent is not None:
+            self._agent.guard("the script's profiler", self._exported, self._agent, profile, path)
 
-    def _exported(self, profile: Any, path: Any) -> None:
+    def _exported(self, agent: Agent, profile: Any, path: Any) -> None:
         number, start_ns = self._seen.pop(id(profile), (0, 0))
         if not number or not os.path.isfile(path):
             return
-        name = f"{self.agent.writer.stem}-u{number}.json"
-        shutil.copyfile(path, os.path.join(self.agent.folder, name))
-        self.agent.writer.line("user-profiler", n=number, start_ns=start_ns, end_ns=0, file=name)
+        name = f"{agent.writer.stem}-u{number}.json"
+        shutil.copyfile(path, os.path.join(agent.folder, name))
+        agent.writer.line("user-profiler", n=number, start_ns=start_ns, end_ns=0, file=name)

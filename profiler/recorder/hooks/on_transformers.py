@@ -22,11 +22,16 @@ if TYPE_CHECKING:
 
 def install(module: ModuleType, agent: Agent) -> None:
     mixin = module.GenerationMixin
+    if hasattr(
+        mixin.generate, "_stallscope"
+    ):  # by an earlier recording; the wrappers act for the present one
+        return
     announces = hasattr(mixin, "_prefill")
     if announces:
         mixin._prefill = _prefill_wrapper(mixin._prefill)
         agent.hide(mixin._prefill)
     mixin.generate = _generate_wrapper(mixin.generate, announces)
+    mixin.generate._stallscope = True
     agent.hide(mixin.generate)
     import sys
 

@@ -1,6 +1,6 @@
 """Generates tokens with a small random-weight transformer, healthy or with one known fault.
 
-    stallscope run sample_traces/scripts/infer.py --fault python
+    stallscope run sample_traces/scripts/decode.py --fault python
 
 Faults:
     none      nothing wrong: the next step starts as soon as the last token is chosen
