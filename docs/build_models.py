@@ -78,7 +78,13 @@ def _limits() -> str:
 
 
 def _models_page() -> str:
-    parts = [HEAD, _limits(), "\nWhere the limits come from:\n\n", _quoted(inspect.getdoc(roofline) or ""), "\n"]
+    parts = [
+        HEAD,
+        _limits(),
+        "\nWhere the limits come from:\n\n",
+        _quoted(inspect.getdoc(roofline) or ""),
+        "\n",
+    ]
     for title, module in FAMILIES:
         parts.append(f"\n## {title}\n\n{inspect.getdoc(module)}\n")
         by_model: dict[str, list[str]] = {}
@@ -133,7 +139,9 @@ than its chip has (a partition) is treated as unknown.
 def _chips_page() -> str:
     parts = [CHIPS_HEAD]
     for vendor in ("NVIDIA", "AMD", "Huawei"):
-        parts.append(f"## {vendor}\n\n| chip | {' | '.join(TYPES)} | vector | GB/s | GiB | cores | MHz | remark |\n")
+        parts.append(
+            f"## {vendor}\n\n| chip | {' | '.join(TYPES)} | vector | GB/s | GiB | cores | MHz | remark |\n"
+        )
         parts.append("|---" * (len(TYPES) + 7) + "|\n")
         chips = [chip for chip in CHIPS if chip.vendor == vendor]
         parts += [_chip_row(chip) for chip in chips]

@@ -333,11 +333,11 @@ def parse_ints(text: str) -> list[int] | None:
 
 
 def _shape(value: Any) -> tuple[int, ...] | None:
-    """A shape of whole numbers >= 0, else None; a rank over 32 is nonsense from a broken file."""
+    """A shape of whole numbers >= 0, else None; over 32 dimensions or 2^62 elements is a broken file."""
     if not isinstance(value, (list, tuple)) or len(value) > 32:
         return None
     if all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 1 << 62 for n in value):
-        return tuple(value)
+        return tuple(value) if math.prod(value) < 1 << 62 else None
     return None
 
 

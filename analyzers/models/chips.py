@@ -248,6 +248,9 @@ CHIPS: list[Chip] = [
 
 _PARTITION = re.compile(r"\bMIG\b|\bvGPU\b|GRID\b|\d+g\.\d+gb", re.IGNORECASE)
 
+_SHARED_NAME = re.compile(r"MI250X\s*/\s*MI250", re.IGNORECASE)
+"""Printed for an MI250 and an MI250X alike: their compute units tell."""
+
 
 def find_chip(
     name: str,
@@ -276,11 +279,10 @@ def find_chip(
         return _by_properties(memory_bytes, cores, capability)
     if _PARTITION.search(text) is not None:
         return None
-    found = [chip for chip in CHIPS if chip.pattern.search(text) is not None]
-    if not found and "MI250X" in text:
-        # "AMD Instinct MI250X/MI250" is printed for both: the compute units tell.
-        found = [chip for chip in CHIPS if chip.name.startswith("MI250") and cores is not None]
-        found = [chip for chip in found if chip.cores == cores]
+    if _SHARED_NAME.search(text) is not None:
+        found = [chip for chip in CHIPS if chip.name.startswith("MI250") and cores and chip.cores == cores]
+    else:
+        found = [chip for chip in CHIPS if chip.pattern.search(text) is not None]
     if len(found) != 1:
         return None
     chip = found[0]

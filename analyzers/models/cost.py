@@ -66,6 +66,9 @@ def _table() -> dict[str, Model]:
 MODELS: dict[str, Model] = _table()
 """Every known operator name and its model."""
 
+_NONSENSE = 1 << 80
+"""No single call computes or moves this much: sizes from a broken file."""
+
 _INDUCTOR = re.compile(r"^triton_(?:poi|red|per)_fused")
 _NUMBER = re.compile(r"_\d+$")
 _ACLNN_PART = re.compile(r"^aclnn\w*_")
@@ -138,9 +141,13 @@ def estimate_call(call: Call) -> Cost | None:
     if model is None:
         return None
     try:
-        return model(call)
-    except NoModel:
+        cost = model(call)
+    except (NoModel, IndexError, ZeroDivisionError):
+        # A shape with too few dimensions, or with none of length, is not one this model is for.
         return None
+    return (
+        cost if all(0 <= n < _NONSENSE for n in (cost.flops, cost.bytes_read, cost.bytes_written)) else None
+    )
 
 
 def estimate_kernel_row(

@@ -38,7 +38,7 @@ BINARY: dict[str, int] = {
     "_conj": 1, "masked_scale": 2,
 }  # fmt: skip
 
-COMPARE = frozenset(
+COMPARE = tuple(
     names("eq ne lt le gt ge logical_and logical_or logical_xor greater less equal_elementwise not_equal")
 )
 

@@ -44,7 +44,7 @@ _SHELLS = frozenset(
 
 _TEMPLATE = re.compile(r"[<(]")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_TRAILING_NUMBER = re.compile(r"(?:_?\d+)+$")
+_TRAILING_NUMBER = re.compile(r"(?:_\d+)+$")
 _MANGLED_PART = re.compile(r"(\d+)(?=[A-Za-z_])")
 
 
@@ -149,6 +149,7 @@ _RULES: list[tuple[Family, re.Pattern[str]]] = [
         r"top_?[kp](?:_|\d|v\d|$)", r"topk", r"(?<!up)sampl", r"multinomial", r"radix_?sort", r"(?:^|_|:)(?:merge_|segmented_|block_)?sort",
         r"bitonic", r"(?<!with_)arg_?(?:max|min)", r"exponential", r"random", r"distribution", r"gumbel", r"penalt",
         r"min_p", r"curand", r"philox", r"gen_?bit_?mask", r"genbitmask", r"sort_(?:kernel|pairs)", r"onesweep", r"rocrand")),
+    (Family.REDUCTION, _rule(r"device_(?:segmented_)?(?:reduce|scan|select|run_length)", r"rocprim")),
     (Family.EMBEDDING, _rule(
         r"embedding", r"index_?(?:select|add|put|copy|fill|elementwise|kernel|func|\d*$)", r"gather", r"scatter",
         r"indexing_backward", r"take_along", r"permute_\w*(?:sparse|pooled|indices)", r"bounds_check", r"lookup",

@@ -47,7 +47,9 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "shapes", "types", "out", "out_types", "flops", "read", "written", "family"), ROWS)
+@pytest.mark.parametrize(
+    ("kind", "shapes", "types", "out", "out_types", "flops", "read", "written", "family"), ROWS
+)
 def test_a_row_costs_what_its_shapes_say(
     kind: str,
     shapes: str,

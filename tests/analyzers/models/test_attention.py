@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from stallscope.analyzers.models.attention import pairs
@@ -9,10 +11,14 @@ from stallscope.analyzers.models.call import Cost, StepTokens
 from stallscope.analyzers.models.cost import estimate
 
 BF16 = "c10::BFloat16"
-VLLM_STEP = "execute_8192_context_9(sq8155sk8430sqsq7475785sqsk7671310)_generation_37(sq37sk34489sqsq37sqsk34489)"
+VLLM_STEP = (
+    "execute_8192_context_9(sq8155sk8430sqsq7475785sqsk7671310)_generation_37(sq37sk34489sqsq37sqsk34489)"
+)
 
 
-def cost_of(name: str, shapes: list[object], types: list[str], args: list[str], step: StepTokens | None = None) -> Cost:
+def cost_of(
+    name: str, shapes: list[Any], types: list[str], args: list[str], step: StepTokens | None = None
+) -> Cost:
     cost = estimate(name, shapes, types, args, step=step)
     assert cost is not None
     return cost
@@ -47,9 +53,14 @@ def test_pairs_agree_with_a_mask_drawn_out(nq: int, nkv: int) -> None:
 
 def test_causal_sdpa_counts_the_diagonal_whole() -> None:
     """Half of N*N, as others count, gives 10.2394 GFLOP here; the triangle has N/2 pairs more per head."""
-    shapes: list[object] = [[16, 16, 559, 64]] * 3 + [[]] * 4
+    shapes: list[Any] = [[16, 16, 559, 64]] * 3 + [[]] * 4
     types = [BF16] * 3 + ["Scalar"] * 4
-    cost = cost_of("aten::_scaled_dot_product_flash_attention", shapes, types, ["", "", "", "0.", "True", "False", "0.125"])
+    cost = cost_of(
+        "aten::_scaled_dot_product_flash_attention",
+        shapes,
+        types,
+        ["", "", "", "0.", "True", "False", "0.125"],
+    )
     assert cost.flops == 2 * 256 * (559 * 560 // 2) * 128 == 10_257_694_720
     assert cost.flops - 10_239_377_408 == 256 * 559 * 128
     assert cost.bytes == 4 * 16 * 16 * 559 * 64 * 2 == 73_269_248
@@ -57,7 +68,7 @@ def test_causal_sdpa_counts_the_diagonal_whole() -> None:
 
 
 def test_the_inner_operator_has_heads_last_and_costs_the_same() -> None:
-    shapes: list[object] = [[16, 559, 16, 64]] * 3 + [[]] * 12
+    shapes: list[Any] = [[16, 559, 16, 64]] * 3 + [[]] * 12
     types = [BF16] * 3 + ["", ""] + ["Scalar"] * 6 + [""] * 4
     args = ["", "", "", "", "", "559", "559", "0.", "True", "False", "0.125", "", "", "", ""]
     cost = cost_of("aten::_flash_attention_forward", shapes, types, args)
@@ -75,7 +86,7 @@ def test_grouped_queries_read_fewer_keys() -> None:
 
 
 def test_a_mask_is_read_once() -> None:
-    shapes: list[object] = [[1, 2, 4, 8]] * 3 + [[1, 1, 4, 4], [], [], []]
+    shapes: list[Any] = [[1, 2, 4, 8]] * 3 + [[1, 1, 4, 4], [], [], []]
     cost = cost_of("aten::_scaled_dot_product_efficient_attention", shapes, [BF16] * 4 + ["Scalar"] * 3,
                    ["", "", "", "", "False", "0.", "False"])  # fmt: skip
     assert cost.bytes_read == 3 * 64 * 2 + 16 * 2
@@ -91,7 +102,18 @@ def test_packed_sequences_are_exact_only_when_their_lengths_are_known() -> None:
     name = "flash_attn::_flash_attn_varlen_forward"
 
     def varlen(cumulative: int, longest: str, step: StepTokens | None = None) -> Cost:
-        shapes: list[object] = [[12, 4, 8], [12, 2, 8], [12, 2, 8], [cumulative], [cumulative], [], [], [], [], []]
+        shapes: list[Any] = [
+            [12, 4, 8],
+            [12, 2, 8],
+            [12, 2, 8],
+            [cumulative],
+            [cumulative],
+            [],
+            [],
+            [],
+            [],
+            [],
+        ]
         types = [BF16] * 3 + ["int", "int"] + ["Scalar"] * 5
         return cost_of(name, shapes, types, ["", "", "", "", "", longest, longest, "0.", "1.", "True"], step)
 
@@ -116,7 +138,7 @@ def test_step_annotations_of_vllm_are_read() -> None:
 
 
 def test_attention_over_a_cache_needs_the_sums_of_the_step() -> None:
-    shapes: list[object] = [[8192, 64, 64], [8192, 8, 64], [8192, 8, 64], [8192, 64, 64], [], [], [], [0]]
+    shapes: list[Any] = [[8192, 64, 64], [8192, 8, 64], [8192, 8, 64], [8192, 64, 64], [], [], [], [0]]
     types = [BF16] * 4 + ["", "", "", BF16]
     name = "vllm::unified_attention_with_output"
     known = cost_of(name, shapes, types, [""] * 8, StepTokens.parse(VLLM_STEP))
@@ -138,7 +160,7 @@ def test_decode_reads_one_latent_per_cached_token() -> None:
 
 def test_a_paged_kernel_finds_its_heads_in_the_cache() -> None:
     # out, workspace, q, k_cache, v_cache, then tables
-    shapes: list[object] = [[32, 32, 128], [1000], [32, 32, 128], [900, 1, 8, 128], [900, 1, 8, 128], [33]]
+    shapes: list[Any] = [[32, 32, 128], [1000], [32, 32, 128], [900, 1, 8, 128], [900, 1, 8, 128], [33]]
     types = [BF16, "unsigned char", BF16, BF16, BF16, "int"]
     step = StepTokens(0, 0, 0, 0, 0, 32, 32, 5000, 32, 5000)
     cost = cost_of("sglang_profiler::attention_paged_attention_ragged_100", shapes, types, [""] * 6, step)
@@ -147,4 +169,9 @@ def test_a_paged_kernel_finds_its_heads_in_the_cache() -> None:
 
 
 def test_attention_without_a_batch_dimension_has_no_cost() -> None:
-    assert estimate("aten::_scaled_dot_product_flash_attention", [[4, 8]] * 3, [BF16] * 3, ["", "", "", "0.", "True"]) is None
+    assert (
+        estimate(
+            "aten::_scaled_dot_product_flash_attention", [[4, 8]] * 3, [BF16] * 3, ["", "", "", "0.", "True"]
+        )
+        is None
+    )

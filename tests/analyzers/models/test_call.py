@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stallscope.analyzers.models.call import Tensor, broadcast, make_call, nbytes, parse_dtype, parse_ints, promote
+from stallscope.analyzers.models.call import (
+    Tensor,
+    broadcast,
+    make_call,
+    nbytes,
+    parse_dtype,
+    parse_ints,
+    promote,
+)
 from stallscope.analyzers.models.cost import MODELS, estimate, estimate_kernel_row, model_of
 
 
@@ -72,7 +82,9 @@ _NUMBER = st.integers(-2, 70) | st.just(1 << 70) | st.floats(allow_nan=True) | s
 _DIMS = st.lists(_NUMBER | st.lists(_NUMBER, max_size=4) | st.text(max_size=3), max_size=5)
 _TYPES = st.sampled_from(["c10::BFloat16", "float", "long int", "Scalar", "ScalarList", "TensorList", "", "bool",
                           "c10::Float8_e4m3fn", "int", "unsigned char", "GenericList"])  # fmt: skip
-_ARGUMENTS = st.sampled_from(["", "0", "1", "-1", "True", "False", "[1, 1]", "[]", "[0, 0]", "None", "1e-5", "99999", "x"])
+_ARGUMENTS = st.sampled_from(
+    ["", "0", "1", "-1", "True", "False", "[1, 1]", "[]", "[0, 0]", "None", "1e-5", "99999", "x"]
+)
 
 
 @settings(max_examples=600, deadline=None)
@@ -84,7 +96,7 @@ _ARGUMENTS = st.sampled_from(["", "0", "1", "-1", "True", "False", "[1, 1]", "[]
     outputs=st.none() | st.lists(st.lists(st.integers(0, 9), max_size=4), max_size=3),
 )
 def test_no_recorded_arguments_break_a_model(
-    name: str, shapes: list[object], types: list[str], args: list[str], outputs: list[list[int]] | None
+    name: str, shapes: list[Any], types: list[str], args: list[str], outputs: list[list[int]] | None
 ) -> None:
     cost = estimate(name, shapes, types, args, outputs=outputs, output_dtypes=["FLOAT"] * 3)
     if cost is not None:
@@ -94,6 +106,10 @@ def test_no_recorded_arguments_break_a_model(
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.sampled_from(sorted(MODELS)), st.text('0123456789,;"NA/', max_size=20), st.text("FLOATDT_BF16;INT8", max_size=20))
+@given(
+    st.sampled_from(sorted(MODELS)),
+    st.text('0123456789,;"NA/', max_size=20),
+    st.text("FLOATDT_BF16;INT8", max_size=20),
+)
 def test_no_table_cell_breaks_a_model(kind: str, shapes: str, types: str) -> None:
     estimate_kernel_row(kind, shapes, types, shapes, types)

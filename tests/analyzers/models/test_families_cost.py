@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from stallscope.analyzers.models.call import Cost
@@ -115,7 +117,7 @@ EXACT = [
 @pytest.mark.parametrize(("name", "shapes", "types", "args", "flops", "read", "written", "family"), EXACT)
 def test_a_call_costs_what_its_shapes_say(
     name: str,
-    shapes: list[object],
+    shapes: list[Any],
     types: list[str],
     args: list[str],
     flops: int,
@@ -130,7 +132,7 @@ def test_a_call_costs_what_its_shapes_say(
     assert cost.exact, cost.note
 
 
-def lower(name: str, shapes: list[object], types: list[str], args: list[str], kernel: str = "") -> Cost:
+def lower(name: str, shapes: list[Any], types: list[str], args: list[str], kernel: str = "") -> Cost:
     cost = estimate(name, shapes, types, args, kernel=kernel)
     assert cost is not None
     assert not cost.exact and cost.note
@@ -138,7 +140,7 @@ def lower(name: str, shapes: list[object], types: list[str], args: list[str], ke
 
 
 def test_concatenation_learns_its_element_size_from_the_kernel() -> None:
-    shapes: list[object] = [[[1, 559, 32], [1, 559, 32]], []]
+    shapes: list[Any] = [[[1, 559, 32], [1, 559, 32]], []]
     kernel = "void at::native::(anonymous namespace)::CatArrayBatchedCopy<at::native::(anonymous namespace)::OpaqueType<2u>, int>"
     known = estimate("aten::cat", shapes, ["TensorList", S], ["", "-1"], kernel=kernel)
     assert known is not None and known.exact
@@ -147,7 +149,9 @@ def test_concatenation_learns_its_element_size_from_the_kernel() -> None:
 
 
 def test_selection_is_one_pass_at_the_least() -> None:
-    cost = lower("aten::topk", [[32, 1000], [], [], [], []], [FLOAT, S, S, S, S], ["", "5", "-1", "True", "True"])
+    cost = lower(
+        "aten::topk", [[32, 1000], [], [], [], []], [FLOAT, S, S, S, S], ["", "5", "-1", "True", "True"]
+    )
     assert (cost.flops, cost.bytes_read, cost.bytes_written) == (0, 128_000, 32 * 5 * 12)
     cost = lower("aten::sort", [[100], [], []], [FLOAT, S, S], ["", "-1", "False"])
     assert (cost.bytes_read, cost.bytes_written) == (400, 1200)
@@ -169,7 +173,7 @@ def test_expected_experts() -> None:
 
 def test_a_fused_expert_layer() -> None:
     # 2 tokens of 16, 8 experts with w1[2*32,16] and w2[16,32], 2 per token
-    shapes: list[object] = [[2, 16], [8, 64, 16], [8, 16, 32], [2, 2], [2, 2]]
+    shapes: list[Any] = [[2, 16], [8, 64, 16], [8, 16, 32], [2, 2], [2, 2]]
     cost = estimate("vllm::outplace_fused_experts", shapes, [BF16, BF16, BF16, FLOAT, INT], [""] * 5)
     assert cost is not None
     assert cost.flops == 2 * 2 * 2 * (64 * 16 + 32 * 16)
@@ -180,8 +184,10 @@ def test_a_fused_expert_layer() -> None:
 
 def test_packed_expert_weights_keep_their_flops() -> None:
     # 4-bit weights, two a byte: w1[8,64,8] and w2[8,16,16] of uint8
-    shapes: list[object] = [[2, 16], [8, 64, 8], [8, 16, 16], [2, 2], [2, 2]]
-    cost = estimate("vllm::fused_experts", shapes, [BF16, "unsigned char", "unsigned char", FLOAT, INT], [""] * 5)
+    shapes: list[Any] = [[2, 16], [8, 64, 8], [8, 16, 16], [2, 2], [2, 2]]
+    cost = estimate(
+        "vllm::fused_experts", shapes, [BF16, "unsigned char", "unsigned char", FLOAT, INT], [""] * 5
+    )
     assert cost is not None
     assert cost.flops == 2 * 2 * 2 * (64 * 16 + 32 * 16)
     assert cost.bytes_read == 2 * 16 * 2 + int(3.5 * (64 * 8 + 16 * 16))
@@ -193,7 +199,7 @@ def test_a_layer_that_hides_its_experts_is_a_lower_bound() -> None:
 
 
 def test_convolution_backward_counts_the_asked_gradients() -> None:
-    shapes: list[object] = [[1, 2, 4, 4], [1, 3, 4, 4], [2, 3, 3, 3], [], [], [], [], [], [], [], []]
+    shapes: list[Any] = [[1, 2, 4, 4], [1, 3, 4, 4], [2, 3, 3, 3], [], [], [], [], [], [], [], []]
     types = [FLOAT] * 3 + ["ScalarList"] * 4 + [S, "ScalarList", S, "ScalarList"]
     args = ["", "", "", "[0]", "[1, 1]", "[1, 1]", "[1, 1]", "False", "[0, 0]", "1", "[True, True, False]"]
     cost = estimate("aten::convolution_backward", shapes, types, args)
@@ -203,7 +209,9 @@ def test_convolution_backward_counts_the_asked_gradients() -> None:
 
 
 def test_inductor_kernels_count_no_more_of_a_table_than_they_span() -> None:
-    cost = lower("triton_poi_fused_0", [[8], [201088, 64], [8, 64], []], [INT, BF16, BF16, S], ["", "", "", "512"])
+    cost = lower(
+        "triton_poi_fused_0", [[8], [201088, 64], [8, 64], []], [INT, BF16, BF16, S], ["", "", "", "512"]
+    )
     assert cost.bytes == 8 * 4 + 512 * 2 + 512 * 2
 
 
@@ -219,7 +227,9 @@ def test_exchanges_follow_the_bus_factors() -> None:
     assert exchange("broadcast", 10, 10, "Int", 4) == Exchange("broadcast", 40, 4, 40)
     assert exchange("allreduce", 1000, 1000, "Float", 0) == Exchange("all_reduce", 4000, 0, None)
     assert exchange("wait", 1, 1, "Float", 2) is None and exchange("allreduce", 1, 1, "?", 2) is None
-    assert [kind_of(name) for name in ("hcom_allReduce__868_0_1", "c10d::alltoall_base_", "ncclDevKernel_Generic")] == [
+    assert [
+        kind_of(name) for name in ("hcom_allReduce__868_0_1", "c10d::alltoall_base_", "ncclDevKernel_Generic")
+    ] == [
         "all_reduce",
         "all_to_all",
         "",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from stallscope.analyzers.models.cost import estimate
@@ -15,7 +17,15 @@ DENSE = [
     # 2*2*4*3 = 48; (2*3 + 3*4)*2 = 36; 2*4*2 = 16
     ("aten::mm", [[2, 3], [3, 4]], [BF16, BF16], ["", ""], 48, 36, 16),
     # Qwen1.5-0.5B on H100: 2*8944*2816*1024; (8944*1024 + 1024*2816)*2; 8944*2816*2
-    ("aten::mm", [[8944, 1024], [1024, 2816]], [BF16, BF16], ["", ""], 51_581_550_592, 24_084_480, 50_372_608),
+    (
+        "aten::mm",
+        [[8944, 1024], [1024, 2816]],
+        [BF16, BF16],
+        ["", ""],
+        51_581_550_592,
+        24_084_480,
+        50_372_608,
+    ),
     # an `out` argument is the result, not an operand
     ("aten::mm", [[2, 3], [3, 4], [2, 4]], [BF16] * 3, ["", "", ""], 48, 36, 16),
     # + M*N = 8944*1024 for the bias, and its 1024*2 bytes
@@ -85,7 +95,7 @@ DENSE = [
 
 @pytest.mark.parametrize(("name", "shapes", "types", "args", "flops", "read", "written"), DENSE)
 def test_a_product_costs_what_its_shapes_say(
-    name: str, shapes: list[object], types: list[str], args: list[str], flops: int, read: int, written: int
+    name: str, shapes: list[Any], types: list[str], args: list[str], flops: int, read: int, written: int
 ) -> None:
     cost = estimate(name, shapes, types, args)
     assert cost is not None
@@ -94,7 +104,9 @@ def test_a_product_costs_what_its_shapes_say(
 
 
 def test_an_expanded_operand_lies_in_memory_once() -> None:
-    cost = estimate("aten::bmm", [[5, 2, 3], [5, 3, 4]], [FLOAT, FLOAT], ["", ""], strides=[[6, 3, 1], [0, 4, 1]])
+    cost = estimate(
+        "aten::bmm", [[5, 2, 3], [5, 3, 4]], [FLOAT, FLOAT], ["", ""], strides=[[6, 3, 1], [0, 4, 1]]
+    )
     assert cost is not None
     assert cost.bytes_read == (30 + 12) * 4
 
@@ -105,7 +117,11 @@ def test_scaled_mm_takes_one_byte_operands_and_the_written_result_type() -> None
     cost = estimate("aten::_scaled_mm", shapes, types, ["", "", "", "", "", "", "15"])
     assert cost is not None
     # two scales of 4 bytes
-    assert (cost.flops, cost.bytes_read, cost.bytes_written) == (2 * 16 * 32 * 48, 16 * 32 + 32 * 48 + 8, 16 * 48 * 2)
+    assert (cost.flops, cost.bytes_read, cost.bytes_written) == (
+        2 * 16 * 32 * 48,
+        16 * 32 + 32 * 48 + 8,
+        16 * 48 * 2,
+    )
     assert cost.dtype == "fp8" and cost.exact
     assert not (estimate("aten::_scaled_mm", shapes, types, [""] * 7) or cost).exact
 
