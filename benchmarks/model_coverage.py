@@ -14,7 +14,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from stallscope.analyzers.models.attribution import Attribution, attribute
+from stallscope.analyzers.models.attribution import FAMILIES, Attribution, attribute
 from stallscope.analyzers.models.call import StepTokens
 from stallscope.analyzers.models.chips import Chip, chip_of_device
 from stallscope.analyzers.models.family import Family
@@ -48,24 +48,22 @@ def report(path: Path, top: int) -> None:
     session = load(path)
     timeline = session.timeline
     step = only_step(timeline)
-    joined = attribute(timeline, lambda _: step)
+    joined = attribute(timeline, [step] if step is not None else [])
     total = int(timeline.spans.dur_ns[joined.device_rows].sum())
     if total == 0:
         print(f"{path.name}: no device time")
         return
     chip = chip_of(session)
-    modelled, exact = joined.modelled_ns(timeline), joined.modelled_ns(timeline, exact=True)
-    by_family: Counter[str] = Counter()
-    for row, family in zip(joined.device_rows, joined.family, strict=True):
-        by_family[str(family)] += int(timeline.spans.dur_ns[row])
-    named = total - by_family[str(Family.OTHER)]
+    modelled, exact = joined.modelled_ns(), joined.modelled_ns(exact=True)
+    by_family = joined.family_ns(timeline)
+    named = total - by_family.get(Family.OTHER, 0)
     print(
         f"{path.parent.name}/{path.name}: {total / 1e6:.3f} ms on {chip.name if chip else 'an unknown chip'}"
     )
     print(
         f"  with a cost {modelled / total:6.1%} (exact {exact / total:.1%}), with a family {named / total:6.1%}"
     )
-    print("  " + ", ".join(f"{name} {ns / total:.1%}" for name, ns in by_family.most_common(9)))
+    print("  " + ", ".join(f"{family} {ns / total:.1%}" for family, ns in list(by_family.items())[:9]))
     print("  " + verdicts(timeline, joined, chip))
     if top:
         leftovers(timeline, joined, top)
@@ -87,7 +85,7 @@ def verdicts(timeline: Timeline, joined: Attribution, chip: Chip | None) -> str:
 def leftovers(timeline: Timeline, joined: Attribution, top: int) -> None:
     kernels: Counter[str] = Counter()
     for row, family in zip(joined.device_rows, joined.family, strict=True):
-        if family is Family.OTHER:
+        if FAMILIES[family] is Family.OTHER:
             kernels[timeline.name(int(row))[:120]] += int(timeline.spans.dur_ns[row])
     for name, ns in kernels.most_common(top):
         print(f"    no family {ns / 1e3:10.1f} us  {name}")

@@ -3,12 +3,12 @@
 The operator of a device span is the innermost operator around its launch call that recorded shapes. A
 kernel of a graph replay has none: the call that replays the graph is not the call that made the kernel.
 Costs are worked out once per distinct call (name, shapes, types, arguments), of which a trace of a million
-kernels holds some hundred.
+kernels holds some hundred; everything per event is columns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,9 +21,13 @@ from stallscope.analyzers.models.family import Family, kernel_family
 from stallscope.profiler.kinds import Kind, is_graph_launch
 from stallscope.profiler.timeline import Int32, Int64, Timeline
 
+FAMILIES: tuple[Family, ...] = tuple(Family)
+"""What the codes of `Attribution.family` mean."""
+
 _SHAPES = ("Input Dims", "Input dims")
 _KEYS = ("Input type", "Concrete Inputs", "Input Strides")
 _ROW_KEYS = ("Type", "Input Shapes", "Input Data Types", "Output Shapes", "Output Data Types")
+_LISTED = ("aten::cat", "aten::_cat", "aten::concat", "aten::stack")
 
 
 @dataclass(frozen=True)
@@ -46,19 +50,49 @@ class OperatorWork:
 class Attribution:
     """All device work of a timeline by operator call.
 
-    `device_rows` are the rows of all device work, shape (n,); `owner` the operator row of each or -1;
-    `family` the family of each (of its operator's cost, else of its own name). `work` is one entry per
-    operator call that has shapes, by row.
+    Per device span, shape (n,): `device_rows` its row, `owner` its operator's row or -1, `family` an index
+    into FAMILIES (of its operator's cost, else of its own name). Per operator call with shapes, shape (m,),
+    by row: `op_rows`, `duration_ns`, `longest`, and `cost_code`, an index into `costs` or -1 for no model.
+    `grouped_rows[starts[i]:starts[i + 1]]` are the device spans of call i.
     """
 
     device_rows: npt.NDArray[np.intp]
     owner: Int32
-    family: list[Family]
-    work: list[OperatorWork]
+    family: npt.NDArray[np.int8]
+    op_rows: Int64
+    duration_ns: Int64
+    longest: Int64
+    cost_code: Int32
+    costs: list[Cost]
+    grouped_rows: Int64
+    starts: Int64
 
-    def modelled_ns(self, timeline: Timeline, *, exact: bool = False) -> int:
+    @property
+    def work(self) -> Iterator[OperatorWork]:
+        """The operator calls one by one, by row."""
+        for i in range(len(self.op_rows)):
+            code = int(self.cost_code[i])
+            yield OperatorWork(
+                int(self.op_rows[i]),
+                self.grouped_rows[self.starts[i] : self.starts[i + 1]],
+                int(self.duration_ns[i]),
+                int(self.longest[i]),
+                self.costs[code] if code >= 0 else None,
+            )
+
+    def modelled_ns(self, *, exact: bool = False) -> int:
         """Device time of calls with a cost; with `exact`, of costs that the shapes fix."""
-        return sum(w.duration_ns for w in self.work if w.cost is not None and (w.cost.exact or not exact))
+        known = self.cost_code >= 0
+        if exact and self.costs:
+            fixed = np.array([cost.exact for cost in self.costs])
+            known &= fixed[self.cost_code]
+        return int(self.duration_ns[known].sum())
+
+    def family_ns(self, timeline: Timeline) -> dict[Family, int]:
+        """Device time per family, longest first."""
+        sums = np.zeros(len(FAMILIES), np.int64)
+        np.add.at(sums, self.family, timeline.spans.dur_ns[self.device_rows])
+        return {FAMILIES[i]: int(sums[i]) for i in np.argsort(-sums, kind="stable") if sums[i]}
 
 
 def operator_rows(timeline: Timeline) -> Int32:
@@ -80,107 +114,107 @@ def operator_rows(timeline: Timeline) -> Int32:
     return owner
 
 
-def attribute(timeline: Timeline, step_of: Callable[[int], StepTokens | None] | None = None) -> Attribution:
+def attribute(
+    timeline: Timeline, steps: Sequence[StepTokens] = (), step_of: npt.NDArray[Any] | None = None
+) -> Attribution:
     """Join device work to operators and their costs.
 
-    `step_of` gives the token sums of the engine step that a row (of an operator) belongs to.
+    `steps` are token sums of engine steps and `step_of`, shape (rows of the timeline,), tells which of them
+    a row belongs to (-1: none). Without `step_of` a single entry of `steps` stands for the whole timeline.
     """
     spans = timeline.spans
     device = timeline.device_work()
-    launch = spans.launch_row[device]
+    owner = _owners(timeline, device)
+    own_shapes = timeline.arg_codes("Input Shapes")[0][device] >= 0
+    by = np.where((owner < 0) & own_shapes, device, owner).astype(np.int64)
+    at = np.flatnonzero(by >= 0)
+    # by call, then by duration, so that the last of each group is its longest
+    at = at[np.lexsort((spans.dur_ns[device[at]], by[at]))]
+    op_rows, first = np.unique(by[at], return_index=True)
+    starts = np.append(first, len(at)).astype(np.int64)
+    grouped = device[at].astype(np.int64)
+    durations = np.add.reduceat(spans.dur_ns[grouped], first) if len(at) else np.zeros(0, np.int64)
+    longest = grouped[starts[1:] - 1] if len(at) else np.zeros(0, np.int64)
+    if step_of is None:
+        step_of = np.full(len(timeline), 0 if len(steps) == 1 else -1, np.int64)
+    code, costs = _costs(timeline, op_rows, longest, steps, step_of)
+    family = _families(timeline, device)
+    if costs:
+        of_cost = np.array([FAMILIES.index(cost.family) for cost in costs], np.int8)
+        per_span = np.repeat(code, np.diff(starts))
+        family[at[per_span >= 0]] = of_cost[per_span[per_span >= 0]]
+    return Attribution(device, owner, family, op_rows, durations, longest, code, costs, grouped, starts)
+
+
+def _owners(timeline: Timeline, device: npt.NDArray[np.intp]) -> Int32:
+    """Per device span its operator's row or -1."""
+    launch = timeline.spans.launch_row[device]
     replays = timeline.match_names(is_graph_launch)
-    owner = np.full(len(device), -1, dtype=np.int32)
     linked = launch >= 0
     linked[linked] = ~replays[launch[linked]]
+    owner = np.full(len(device), -1, dtype=np.int32)
     owner[linked] = operator_rows(timeline)[launch[linked]]
-    costs = _Costs(timeline, step_of)
-    work = [*_by_operator(timeline, device, owner, costs), *_by_kernel_row(timeline, device, owner, costs)]
-    work.sort(key=lambda w: w.op_row)
-    return Attribution(device, owner, _families(timeline, device, work), work)
+    return owner
 
 
-def _by_operator(
-    timeline: Timeline, device: npt.NDArray[np.intp], owner: Int32, costs: _Costs
-) -> list[OperatorWork]:
-    owned = np.flatnonzero(owner >= 0)
-    order = owned[np.argsort(owner[owned], kind="stable")]
-    starts = np.flatnonzero(np.diff(owner[order], prepend=-2))
-    made = []
-    for group in np.split(order, starts[1:]) if len(order) else []:
-        rows = device[group].astype(np.int64)
-        durations = timeline.spans.dur_ns[rows]
-        longest = int(rows[durations.argmax()])
-        op_row = int(owner[group[0]])
-        cost = costs.of_operator(op_row, timeline.name(longest))
-        made.append(OperatorWork(op_row, rows, int(durations.sum()), longest, cost))
-    return made
+def _families(timeline: Timeline, device: npt.NDArray[np.intp]) -> npt.NDArray[np.int8]:
+    """Per device span the family that its kind or name tells, as an index into FAMILIES."""
+    names = timeline.spans.name[device]
+    used, inverse = np.unique(names, return_inverse=True)
+    table = np.array([FAMILIES.index(kernel_family(timeline.strings[int(n)])) for n in used], np.int8)
+    family = table[inverse.reshape(-1)] if len(used) else np.zeros(0, np.int8)
+    kind = timeline.spans.kind[device]
+    family[(kind == Kind.MEMCPY) | (kind == Kind.MEMSET)] = FAMILIES.index(Family.COPY)
+    family[kind == Kind.COLLECTIVE] = FAMILIES.index(Family.COLLECTIVE)
+    return family
 
 
-def _by_kernel_row(
-    timeline: Timeline, device: npt.NDArray[np.intp], owner: Int32, costs: _Costs
-) -> list[OperatorWork]:
-    """Kernels that carry their own shapes (Ascend's kernel tables) and have no operator with a cost."""
-    codes, _ = timeline.arg_codes("Input Shapes")
-    made = []
-    for row in device[(owner < 0) & (codes[device] >= 0)]:
-        cost = costs.of_kernel_row(int(row))
-        made.append(
-            OperatorWork(int(row), np.array([row], np.int64), int(timeline.spans.dur_ns[row]), int(row), cost)
+def _costs(
+    timeline: Timeline,
+    op_rows: Int64,
+    longest: Int64,
+    steps: Sequence[StepTokens],
+    step_of: npt.NDArray[Any],
+) -> tuple[Int32, list[Cost]]:
+    """A code per call (-1: no model) and the distinct costs."""
+    spans = timeline.spans
+    dims = next((key for key in _SHAPES if key in timeline.args.keys), _SHAPES[0])
+    columns = [timeline.arg_codes(key) for key in (dims, *_KEYS, *_ROW_KEYS)]
+    kernel = np.where(timeline.match_names(lambda name: name in _LISTED)[op_rows], spans.name[longest], -1)
+    parts = [
+        spans.name[op_rows],
+        spans.kind[op_rows],
+        kernel,
+        step_of[op_rows],
+        *(c[op_rows] for c, _ in columns),
+    ]
+    packed = np.stack([np.asarray(part, np.int64) for part in parts], axis=1)
+    calls, inverse = np.unique(packed, axis=0, return_inverse=True)
+    costs: list[Cost] = []
+    code_of = np.full(len(calls), -1, np.int32)
+    for i, (name, kind, kernel_name, step, *codes) in enumerate(calls.tolist()):
+        given = [
+            values[code] if code >= 0 else None for code, (_, values) in zip(codes, columns, strict=True)
+        ]
+        tokens = steps[step] if 0 <= step < len(steps) else None
+        text = timeline.strings[name]
+        cost = (
+            _operator_cost(text, given, timeline.strings[kernel_name] if kernel_name >= 0 else "", tokens)
+            if kind == Kind.OPERATOR
+            else _kernel_cost(text, given, tokens)
         )
-    return made
+        if cost is not None:
+            code_of[i] = len(costs)
+            costs.append(cost)
+    return code_of[inverse.reshape(-1)].astype(np.int32), costs
 
 
-def _families(timeline: Timeline, device: npt.NDArray[np.intp], work: list[OperatorWork]) -> list[Family]:
-    """Per device span the family of its operator's cost, else what its own name tells."""
-    of_row = {int(row): w.cost.family for w in work if w.cost is not None for row in w.rows}
-    return [of_row.get(int(row)) or _kind_family(timeline, int(row)) for row in device]
+def _operator_cost(name: str, given: list[Any], kernel: str, step: StepTokens | None) -> Cost | None:
+    dims, types, args, strides = given[: 1 + len(_KEYS)]
+    return estimate(name, dims, types, args, strides=strides, kernel=kernel, step=step)
 
 
-def _kind_family(timeline: Timeline, row: int) -> Family:
-    kind = timeline.spans.kind[row]
-    if kind in (Kind.MEMCPY, Kind.MEMSET):
-        return Family.COPY
-    if kind == Kind.COLLECTIVE:
-        return Family.COLLECTIVE
-    return kernel_family(timeline.name(row))
-
-
-class _Costs:
-    """Costs by distinct call."""
-
-    def __init__(self, timeline: Timeline, step_of: Callable[[int], StepTokens | None] | None) -> None:
-        self._timeline = timeline
-        self._step_of = step_of
-        dims = next((key for key in _SHAPES if key in timeline.args.keys), _SHAPES[0])
-        self._operator = [timeline.arg_codes(key) for key in (dims, *_KEYS)]
-        self._row = [timeline.arg_codes(key) for key in _ROW_KEYS]
-        self._known: dict[Any, Cost | None] = {}
-
-    def of_operator(self, row: int, kernel: str) -> Cost | None:
-        """The cost of an operator row; `kernel` is the name of its longest kernel."""
-        step = self._step_of(row) if self._step_of is not None else None
-        name = self._timeline.name(row)
-        listed = kernel if name in ("aten::cat", "aten::_cat", "aten::concat", "aten::stack") else ""
-        key = (name, *(int(codes[row]) for codes, _ in self._operator), listed, step)
-        if key not in self._known:
-            dims, types, args, strides = (
-                values[codes[row]] if codes[row] >= 0 else None for codes, values in self._operator
-            )
-            self._known[key] = estimate(
-                name, dims, types, args, strides=_plain(strides), kernel=kernel, step=step
-            )
-        return self._known[key]
-
-    def of_kernel_row(self, row: int) -> Cost | None:
-        """The cost of a kernel that carries its own shapes."""
-        step = self._step_of(row) if self._step_of is not None else None
-        texts = tuple(str(values[codes[row]]) if codes[row] >= 0 else "" for codes, values in self._row)
-        key = (texts, step)
-        if key not in self._known:
-            op_type = texts[0] or self._timeline.name(row)
-            self._known[key] = estimate_kernel_row(op_type, *texts[1:], step=step)
-        return self._known[key]
-
-
-def _plain(strides: Any) -> list[Any] | None:
-    return strides if isinstance(strides, list) else None
+def _kernel_cost(name: str, given: list[Any], step: StepTokens | None) -> Cost | None:
+    texts = [str(value) if value is not None else "" for value in given[1 + len(_KEYS) :]]
+    op_type, shapes, types, outputs, output_types = texts
+    return estimate_kernel_row(op_type or name, shapes, types, outputs, output_types, step=step)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stallscope.analyzers.models.attribution import attribute
+from stallscope.analyzers.models.attribution import FAMILIES, attribute
 from stallscope.analyzers.models.family import Family
 from support.lanes import timeline
 
@@ -38,17 +38,17 @@ def test_the_innermost_operator_with_shapes_owns_the_kernels_it_launched() -> No
 def test_a_call_is_compared_with_all_its_kernels() -> None:
     session = timeline(drawn())
     joined = attribute(session.timeline)
-    (work,) = joined.work
+    (work,) = list(joined.work)
     assert work.duration_ns == 22_000 and session.timeline.name(work.longest) == "gemm"
     assert work.cost is not None and work.cost.flops == 48
-    assert joined.modelled_ns(session.timeline) == joined.modelled_ns(session.timeline, exact=True) == 22_000
+    assert joined.modelled_ns() == joined.modelled_ns(exact=True) == 22_000
 
 
 def test_families_come_from_the_cost_else_from_the_name() -> None:
     session = timeline(drawn())
     joined = attribute(session.timeline)
     by_name = {
-        session.timeline.name(int(row)): family
+        session.timeline.name(int(row)): FAMILIES[family]
         for row, family in zip(joined.device_rows, joined.family, strict=True)
     }
     assert by_name == {
@@ -74,4 +74,5 @@ def test_kernels_with_their_own_shapes_need_no_operator() -> None:
 
 def test_an_empty_timeline_has_no_work() -> None:
     joined = attribute(timeline("").timeline)
-    assert joined.work == [] and joined.family == [] and len(joined.owner) == 0
+    assert list(joined.work) == [] and len(joined.family) == len(joined.owner) == 0
+    assert joined.modelled_ns() == 0
