@@ -146,6 +146,29 @@ def attribute(
     return Attribution(device, owner, family, op_rows, durations, longest, code, costs, grouped, starts)
 
 
+def launch_costs(
+    timeline: Timeline,
+    launches: npt.NDArray[Any],
+    steps: Sequence[StepTokens] = (),
+    step_of: npt.NDArray[Any] | None = None,
+) -> tuple[Int32, Int32, list[Cost]]:
+    """Operators and costs behind launch calls, also where no device record followed (a graph's capture).
+
+    `launches` are rows of launch calls, shape (k,). Returns the operator's row per launch or -1, an index
+    into the costs per launch or -1, and the costs. A cost is that of the whole operator call, which may
+    stand behind several launches. `steps` and `step_of` as in `attribute`.
+    """
+    owner = operator_rows(timeline)[launches]
+    op_rows, inverse = np.unique(owner, return_inverse=True)
+    known = op_rows >= 0
+    if step_of is None:
+        step_of = np.full(len(timeline), 0 if len(steps) == 1 else -1, np.int64)
+    code = np.full(len(op_rows), -1, np.int32)
+    found = op_rows[known].astype(np.int64)
+    code[known], costs = _costs(timeline, found, found, steps, step_of)
+    return owner, code[inverse.reshape(-1)], costs
+
+
 def _owners(timeline: Timeline, device: npt.NDArray[np.intp]) -> Int32:
     """Per device span its operator's row or -1."""
     launch = timeline.spans.launch_row[device]

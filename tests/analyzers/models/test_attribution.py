@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from stallscope.analyzers.models.attribution import FAMILIES, attribute
+from stallscope.analyzers.models.attribution import FAMILIES, attribute, launch_costs
 from stallscope.analyzers.models.family import Family
+from stallscope.profiler.kinds import Kind
 from support.lanes import timeline
 
 DRAWN = """
@@ -76,3 +77,14 @@ def test_an_empty_timeline_has_no_work() -> None:
     joined = attribute(timeline("").timeline)
     assert list(joined.work) == [] and len(joined.family) == len(joined.owner) == 0
     assert joined.modelled_ns() == 0
+
+
+def test_launches_of_a_capture_have_operators_without_any_kernel() -> None:
+    captured = drawn().splitlines()
+    session = timeline("\n".join(line for line in captured if "stream7" not in line))
+    launches = session.timeline.rows(Kind.RUNTIME)
+    owner, code, costs = launch_costs(session.timeline, launches)
+    assert [cost.flops for cost in costs] == [48]
+    names = [session.timeline.name(int(row)) if row >= 0 else "" for row in owner]
+    assert names == ["aten::mm", "aten::mm", "aten::mm", ""]
+    assert list(code) == [0, 0, 0, -1]
