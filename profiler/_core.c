@@ -7,9 +7,9 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include <locale.h>
+
+#include "_tokeniser.h"
 
 /* ---------------------------------------------------------------------------------------------
  * Buffers handed over by NumPy
@@ -427,6 +427,294 @@ static PyObject *core_count_up_to(PyObject *module, PyObject *args) {
 }
 
 /* ---------------------------------------------------------------------------------------------
+ * Columns handed to NumPy: the memory itself, not a copy
+ */
+
+typedef struct {
+    PyObject_HEAD
+    void *data;
+    Py_ssize_t size;
+} Column;
+
+typedef struct {
+    PyTypeObject *column_type, *tokeniser_type;
+} State;
+
+static void column_dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    free(((Column *)self)->data);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+static int column_buffer(PyObject *self, Py_buffer *view, int flags) {
+    Column *c = (Column *)self;
+    return PyBuffer_FillInfo(view, self, c->data, c->size, 0, flags);
+}
+
+static PyType_Slot column_slots[] = {
+    {Py_tp_dealloc, column_dealloc},
+    {Py_bf_getbuffer, column_buffer},
+    {0, NULL},
+};
+static PyType_Spec column_spec = {
+    "stallscope.profiler._core.Column", sizeof(Column), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, column_slots,
+};
+
+/* ---------------------------------------------------------------------------------------------
+ * Tokeniser
+ */
+
+typedef struct {
+    PyObject_HEAD
+    Tokens *tokens;
+    PyObject *helper;
+    PyThreadState *thread; /* while the GIL is released */
+    const char *isa;
+    int busy;
+} Tokeniser;
+
+/* Calls a method of the helper from inside the parser, which runs without the GIL. The answer's bytes go
+ * to `clean`; with `skip`, the answer is a pair (skip, bytes). */
+static Status ask(Tokens *t, const char *method, const u8 *p, size_t n, int64_t offset, int final, size_t *skip) {
+    Tokeniser *self = t->context;
+    Status status = RAISED;
+    t->clean.length = 0;
+    PyEval_RestoreThread(self->thread);
+    PyObject *answer = skip ? PyObject_CallMethod(self->helper, method, "y#Li", (const char *)p, (Py_ssize_t)n,
+                                                  (long long)offset, final)
+                            : PyObject_CallMethod(self->helper, method, "y#L", (const char *)p, (Py_ssize_t)n,
+                                                  (long long)offset);
+    if (answer) {
+        Py_ssize_t ahead = 0, size = 0;
+        char *bytes = NULL;
+        int good = skip ? PyArg_ParseTuple(answer, "ny#", &ahead, &bytes, &size) : PyBytes_AsStringAndSize(answer, &bytes, &size) == 0;
+        if (good && ahead >= 0) {
+            if (skip) *skip = (size_t)ahead;
+            status = bytes_set(&t->clean, (const u8 *)bytes, (size_t)size) < 0 ? NO_MEMORY : OK;
+        } else if (good) {
+            PyErr_SetString(PyExc_ValueError, "negative skip");
+        }
+        Py_DECREF(answer);
+    }
+    self->thread = PyEval_SaveThread();
+    return status;
+}
+
+static Status ask_text(Tokens *t, const u8 *p, size_t n, int64_t offset) {
+    return ask(t, "clean_text", p, n, offset, 0, NULL);
+}
+static Status ask_json(Tokens *t, const u8 *p, size_t n, int64_t offset) {
+    return ask(t, "clean_json", p, n, offset, 0, NULL);
+}
+static Status ask_repair(Tokens *t, const u8 *p, size_t n, int64_t offset, int final, size_t *skip) {
+    return ask(t, "repair", p, n, offset, final, skip);
+}
+
+static PyObject *tokeniser_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
+    static char *names[] = {"helper", "seed", "keep", "isa", "text_budget", "window_from", "window_to", NULL};
+    PyObject *helper;
+    unsigned long long seed = 0;
+    int keep = 1;
+    const char *isa = "";
+    Py_ssize_t budget = (Py_ssize_t)1 << 27;
+    long long from = INT64_MIN, to = INT64_MAX;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|KpsnLL", names, &helper, &seed, &keep, &isa, &budget, &from, &to))
+        return NULL;
+    Tokeniser *self = (Tokeniser *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+    if (!self) return NULL;
+    self->tokens = tokens_new(seed);
+    if (!self->tokens) {
+        Py_DECREF(self);
+        return PyErr_NoMemory();
+    }
+    Tokens *t = self->tokens;
+    Py_INCREF(helper);
+    self->helper = helper;
+    self->isa = tokens_choose(t, isa);
+    if (!self->isa) {
+        Py_DECREF(self);
+        PyErr_Format(PyExc_ValueError, "no parser for %s here", isa);
+        return NULL;
+    }
+    t->keep = keep;
+    t->text_budget = budget > 0 ? (size_t)budget : 0;
+    t->window_from = from;
+    t->window_to = to;
+    t->context = self;
+    t->clean_text = ask_text;
+    t->clean_json = ask_json;
+    t->repair = ask_repair;
+    const char *point = localeconv()->decimal_point;
+    if (point && point[0] && !point[1]) t->decimal_point = point[0];
+    return (PyObject *)self;
+}
+
+static void tokeniser_dealloc(PyObject *object) {
+    Tokeniser *self = (Tokeniser *)object;
+    PyTypeObject *type = Py_TYPE(object);
+    if (self->tokens) tokens_free(self->tokens);
+    Py_XDECREF(self->helper);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
+    Py_DECREF(type);
+}
+
+static int enter(Tokeniser *self) {
+    if (self->busy) {
+        PyErr_SetString(PyExc_RuntimeError, "the tokeniser is already at work");
+        return -1;
+    }
+    self->busy = 1;
+    return 0;
+}
+
+static PyObject *raise_for(Status status) {
+    if (status == NO_MEMORY) return PyErr_NoMemory();
+    if (!PyErr_Occurred()) PyErr_SetString(PyExc_SystemError, "the tokeniser stopped without a reason");
+    return NULL;
+}
+
+static PyObject *tokeniser_feed(PyObject *object, PyObject *data) {
+    Tokeniser *self = (Tokeniser *)object;
+    Tokens *t = self->tokens;
+    Py_buffer view;
+    if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0) return NULL;
+    if (enter(self) < 0) {
+        PyBuffer_Release(&view);
+        return NULL;
+    }
+    size_t used = 0;
+    self->thread = PyEval_SaveThread();
+    Status status = tokens_feed(t, view.buf, (size_t)view.len, &used);
+    PyEval_RestoreThread(self->thread);
+    self->busy = 0;
+    PyObject *result = NULL;
+    if (status > BAD) {
+        raise_for(status);
+    } else if (!t->done) {
+        result = Py_None;
+        Py_INCREF(result);
+    } else if (bytes_append(&t->carry, (u8 *)view.buf + used, (size_t)view.len - used) < 0) {
+        PyErr_NoMemory();
+    } else {
+        result = PyBytes_FromStringAndSize((char *)t->carry.data, (Py_ssize_t)t->carry.length);
+    }
+    PyBuffer_Release(&view);
+    return result;
+}
+
+static PyObject *tokeniser_finish(PyObject *object, PyObject *unused) {
+    (void)unused;
+    Tokeniser *self = (Tokeniser *)object;
+    Tokens *t = self->tokens;
+    if (enter(self) < 0) return NULL;
+    self->thread = PyEval_SaveThread();
+    Status status = tokens_finish(t);
+    PyEval_RestoreThread(self->thread);
+    self->busy = 0;
+    if (status > BAD) return raise_for(status);
+    if (!t->done) Py_RETURN_NONE;
+    return PyBytes_FromStringAndSize((char *)t->carry.data, (Py_ssize_t)t->carry.length);
+}
+
+static PyObject *tokeniser_begin(PyObject *object, PyObject *offset) {
+    Tokeniser *self = (Tokeniser *)object;
+    long long at = PyLong_AsLongLong(offset);
+    if ((at == -1 && PyErr_Occurred()) || enter(self) < 0) return NULL;
+    tokens_begin(self->tokens, at);
+    self->busy = 0;
+    Py_RETURN_NONE;
+}
+
+/* A column's memory, given away: (rows, Column), or None where every row holds the default. */
+static PyObject *tokeniser_take(PyObject *object, PyObject *number) {
+    Tokeniser *self = (Tokeniser *)object;
+    Tokens *t = self->tokens;
+    long i = PyLong_AsLong(number);
+    if (i == -1 && PyErr_Occurred()) return NULL;
+    if (i < 0 || i >= COLUMNS) {
+        PyErr_SetString(PyExc_IndexError, "no such column");
+        return NULL;
+    }
+    if (self->busy || !t->column[i]) Py_RETURN_NONE;
+    State *state = PyModule_GetState(PyType_GetModule(Py_TYPE(object)));
+    if (!state) return NULL;
+    Column *column = (Column *)((allocfunc)PyType_GetSlot(state->column_type, Py_tp_alloc))(state->column_type, 0);
+    if (!column) return NULL;
+    size_t size = (i < EVENT_COLUMNS ? t->rows : t->args) * column_size[i];
+    void *fitted = realloc(t->column[i], size ? size : 1);
+    column->data = fitted ? fitted : t->column[i];
+    column->size = (Py_ssize_t)size;
+    t->column[i] = NULL;
+    return (PyObject *)column;
+}
+
+static PyObject *texts_of(const Table *table) {
+    PyObject *list = PyList_New(table->count);
+    for (int32_t i = 0; list && i < table->count; i++) {
+        PyObject *text = PyUnicode_DecodeUTF8((char *)table->text.data + table->start[i],
+                                              (Py_ssize_t)(table->start[i + 1] - table->start[i]), "replace");
+        if (!text || PyList_SetItem(list, i, text) < 0) {
+            Py_DECREF(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+static PyObject *tokeniser_strings(PyObject *object, PyObject *unused) {
+    (void)unused;
+    return texts_of(&((Tokeniser *)object)->tokens->strings);
+}
+
+static PyObject *tokeniser_keys(PyObject *object, PyObject *unused) {
+    (void)unused;
+    return texts_of(&((Tokeniser *)object)->tokens->keys);
+}
+
+static PyObject *tokeniser_take_spill(PyObject *object, PyObject *unused) {
+    (void)unused;
+    Tokens *t = ((Tokeniser *)object)->tokens;
+    PyObject *bytes = PyBytes_FromStringAndSize((char *)t->spill.data, (Py_ssize_t)t->spill.length);
+    if (bytes) t->spill.length = 0;
+    return bytes;
+}
+
+static PyObject *tokeniser_counts(PyObject *object, PyObject *unused) {
+    (void)unused;
+    Tokeniser *self = (Tokeniser *)object;
+    Tokens *t = self->tokens;
+    return Py_BuildValue("{s:n,s:n,s:L,s:L,s:L,s:L,s:L,s:L,s:s}", "rows", (Py_ssize_t)t->rows, "args",
+                         (Py_ssize_t)t->args, "position", (long long)t->base, "outside", (long long)t->outside,
+                         "nonfinite", (long long)t->nonfinite, "nonfinite_at", (long long)t->nonfinite_at,
+                         "keys_dropped", (long long)t->keys_dropped, "unmended", (long long)t->unmended, "isa",
+                         self->isa);
+}
+
+static PyMethodDef tokeniser_methods[] = {
+    {"begin", tokeniser_begin, METH_O, "begin(offset): an event list starts there"},
+    {"feed", tokeniser_feed, METH_O, "feed(bytes) -> None, or the bytes behind the list's end"},
+    {"finish", tokeniser_finish, METH_NOARGS, "finish() -> None if the list has no end, else the bytes behind it"},
+    {"take", tokeniser_take, METH_O, "take(i) -> the memory of column i, or None if all is default"},
+    {"strings", tokeniser_strings, METH_NOARGS, "strings() -> list of texts by code"},
+    {"keys", tokeniser_keys, METH_NOARGS, "keys() -> list of argument names by number"},
+    {"take_spill", tokeniser_take_spill, METH_NOARGS, "take_spill() -> texts put aside since the last call"},
+    {"counts", tokeniser_counts, METH_NOARGS, "counts() -> dict"},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot tokeniser_slots[] = {
+    {Py_tp_new, tokeniser_new},
+    {Py_tp_dealloc, tokeniser_dealloc},
+    {Py_tp_methods, tokeniser_methods},
+    {0, NULL},
+};
+static PyType_Spec tokeniser_spec = {
+    "stallscope.profiler._core.Tokeniser", sizeof(Tokeniser), 0, Py_TPFLAGS_DEFAULT, tokeniser_slots,
+};
+
+/* ---------------------------------------------------------------------------------------------
  * Module
  */
 
@@ -441,11 +729,39 @@ static PyMethodDef core_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyModuleDef_Slot core_slots[] = {{0, NULL}};
+static int core_exec(PyObject *module) {
+    State *state = PyModule_GetState(module);
+    state->column_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &column_spec, NULL);
+    state->tokeniser_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &tokeniser_spec, NULL);
+    if (!state->column_type || !state->tokeniser_type) return -1;
+    return PyModule_AddObjectRef(module, "Tokeniser", (PyObject *)state->tokeniser_type);
+}
+
+static int core_traverse(PyObject *module, visitproc visit, void *arg) {
+    State *state = PyModule_GetState(module);
+    Py_VISIT(state->column_type);
+    Py_VISIT(state->tokeniser_type);
+    return 0;
+}
+
+static int core_clear(PyObject *module) {
+    State *state = PyModule_GetState(module);
+    Py_CLEAR(state->column_type);
+    Py_CLEAR(state->tokeniser_type);
+    return 0;
+}
+
+static PyModuleDef_Slot core_slots[] = {{Py_mod_exec, core_exec}, {0, NULL}};
 
 static PyModuleDef core_module = {
-    PyModuleDef_HEAD_INIT, .m_name = "_core", .m_doc = "Compiled kernels.", .m_size = 0,
-    .m_methods = core_methods, .m_slots = core_slots,
+    PyModuleDef_HEAD_INIT,
+    .m_name = "_core",
+    .m_doc = "Compiled kernels and tokeniser.",
+    .m_size = sizeof(State),
+    .m_methods = core_methods,
+    .m_slots = core_slots,
+    .m_traverse = core_traverse,
+    .m_clear = core_clear,
 };
 
 PyMODINIT_FUNC PyInit__core(void) { return PyModuleDef_Init(&core_module); }

@@ -30,7 +30,7 @@ def encode_id(value: int | str | None, strings: Interner) -> int:
     if value is None:
         return NO_ID
     if isinstance(value, str):
-        if len(value) < 20 and value.isdecimal() and str(int(value)) == value:
+        if len(value) < 20 and value.isdecimal() and str(int(value)) == value and int(value) <= _MAX:
             return int(value)
         return TEXT_ID_BASE - strings.code(value)
     if TEXT_ID_BASE < value <= _MAX:
@@ -45,5 +45,5 @@ def decode_id(value: int, strings: list[str]) -> int | str | None:
     if value > TEXT_ID_BASE:
         return int(value)
     text = strings[TEXT_ID_BASE - int(value)]
-    digits = text[1:] if text.startswith("-") else text
+    digits = text.removeprefix("-")
     return int(text) if digits.isdecimal() else text

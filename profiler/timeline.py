@@ -32,7 +32,7 @@ NO_TIME = -(1 << 63)
 """A time that the source did not give or that could not be read."""
 
 # Tags of ArgStore.tag
-ARG_INT, ARG_FLOAT, ARG_STRING, ARG_JSON, ARG_CONST, ARG_BIGINT = range(6)
+ARG_INT, ARG_FLOAT, ARG_STRING, ARG_JSON, ARG_CONST, ARG_BIGINT, ARG_SPILLED = range(7)
 
 
 class StringTable:
@@ -76,7 +76,8 @@ class ArgStore:
 
     `tag` tells what `value` is: ARG_INT the integer; ARG_FLOAT the float64's bits; ARG_STRING a code
     of `strings`; ARG_JSON a code of `strings` holding raw JSON text (lists and objects), decoded once
-    per distinct text; ARG_CONST 1 true, 0 false, -1 null; ARG_BIGINT a code of the decimal text.
+    per distinct text; ARG_CONST 1 true, 0 false, -1 null; ARG_BIGINT a code of the decimal text;
+    ARG_SPILLED a place of `spill`, which holds texts too many to keep in memory.
     """
 
     strings: StringTable
@@ -85,6 +86,7 @@ class ArgStore:
     key: npt.NDArray[np.uint16]
     tag: npt.NDArray[np.uint8]
     value: Int64
+    spill: Any = None
     _first: Int64 | None = None
     _decoded: dict[int, Any] = field(default_factory=dict)
 
@@ -114,9 +116,11 @@ class ArgStore:
             return int(self.strings[value])
         if tag == ARG_CONST:
             return None if value < 0 else bool(value)
+        if tag == ARG_SPILLED:
+            return self.spill.read(value) if self.spill is not None else ""
         if value not in self._decoded:
             try:
-                self._decoded[value] = json.loads(self.strings[value])
+                self._decoded[value] = json.loads(self.strings[value], parse_constant=lambda _: None)
             except ValueError:
                 self._decoded[value] = self.strings[value]
         return self._decoded[value]

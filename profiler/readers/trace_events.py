@@ -1,40 +1,42 @@
 """Trace Event Format text turned into columns: the envelope only, no meaning.
 
-Reads:  the object form (`traceEvents` anywhere among other keys) and the bare array, of any producer.
+Reads:  the object form (`traceEvents` anywhere among other keys), the bare array, lists of events without
+        brackets, and several such documents one after the other, of any producer and in any packing
+        (see `source`). What is not valid costs only itself and is counted in the notes.
 Leaves: what the events mean. Kineto, torch_npu, JAX and VizTracer files are interpreted by the readers
         that call `tokenise`.
 
-`RawEvents` is the border between the tokenisers (compiled or Python) and those readers; every
-tokeniser fills the same columns with the same values.
+`RawEvents` is the border between the tokenisers (the compiled one, or `event_fallback` without a compiler)
+and those readers; both fill the same columns with the same values. The text is a stream: memory is the
+columns, the distinct texts, and a few chunks.
 """
 
 from __future__ import annotations
 
-import gzip
+import json
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from stallscope.profiler import kernels
 from stallscope.profiler.errors import InputError
-from stallscope.profiler.ids import encode_id
+from stallscope.profiler.ids import NO_ID
 from stallscope.profiler.notes import Notes
-from stallscope.profiler.timeline import (
-    ARG_BIGINT,
-    ARG_CONST,
-    ARG_FLOAT,
-    ARG_INT,
-    ARG_JSON,
-    ARG_STRING,
-    NO_TIME,
-    ArgStore,
-    Int32,
-    Int64,
-    StringTable,
-)
+from stallscope.profiler.readers import source
+from stallscope.profiler.readers.event_repair import Mender
+from stallscope.profiler.timeline import NO_TIME, ArgStore, Int32, Int64, StringTable
+
+TEXT_BUDGET = 128 << 20
+"""Bytes of distinct texts kept in memory; argument texts beyond go to a temporary file."""
+_MAX_META = 32 << 20
 
 
 @dataclass
@@ -43,9 +45,11 @@ class RawEvents:
 
     `ph` is the phase letter's byte (0 where there is none). `name`, `cat` are string codes (-1 none).
     `ts_ns`, `dur_ns` are exact integer nanoseconds from the decimal text, which is in microseconds
-    (half a nanosecond rounds up); NO_TIME where absent, null or not a finite number. `pid`, `tid` and
-    `id` are `ids.encode_id` values: integers, or text such as "stream 7". `bp` is 1 where a flow end
-    binds to the enclosing slice. Elements that are no objects keep their row with ph 0.
+    (half a nanosecond rounds away from zero); NO_TIME where absent, null or not a finite number. `pid`,
+    `tid` and `id` are `ids.encode_id` values: integers, or text such as "stream 7"; `id` falls back to the
+    JSON text of `id2`. Elements that are no objects keep their row with ph 0; damaged ones beyond repair
+    have none. Names, categories and ids that are neither text nor integer are kept as they are written.
+    Treat the columns as read-only: one that is all default may be a single value stretched to (n,).
     """
 
     strings: StringTable
@@ -64,135 +68,481 @@ class RawEvents:
     """"object" or "array"."""
     notes: Notes = field(default_factory=Notes)
     """What was repaired, skipped or cut while reading the text."""
+    containers: tuple[str, ...] = ()
+    """What the file was packed in, outermost first."""
 
     def __len__(self) -> int:
         return len(self.ph)
 
 
+class Engine(Protocol):
+    """Turns the elements of event lists into columns; fed with the text between `[` and behind."""
+
+    def begin(self, offset: int) -> None:
+        """An event list starts; its first byte is byte `offset` of the input."""
+
+    def feed(self, data: bytes) -> bytes | None:
+        """Take the next bytes. None while the list goes on, else what stands behind its end."""
+
+    def finish(self) -> bytes | None:
+        """The input is at its end: as `feed`; None if the list has no end."""
+
+    def rows(self) -> int:
+        """Rows stored so far."""
+
+    def position(self) -> int:
+        """Offset in the input of the first byte behind the list's end, once it ended."""
+
+    def result(self) -> RawEvents:
+        """The columns. Called once, at the end."""
+
+
+# -- exact numbers ---------------------------------------------------------------------------------
+
+_DECIMAL = re.compile(r'\s*"?\s*([+-]?)([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]+))?\s*"?\s*\Z')
+
+
 def decimal_ns(text: str) -> int:
     """Microseconds as decimal text to integer nanoseconds, exactly; NO_TIME if it is no finite number.
 
+    Half a nanosecond rounds away from zero. The text may be quoted.
+
     >>> decimal_ns("1736405443871413.640"), decimal_ns("-0.0015"), decimal_ns("12e3"), decimal_ns("nan")
-    (1736405443871413640, -1, 12000000, -9223372036854775808)
+    (1736405443871413640, -2, 12000000, -9223372036854775808)
     """
-    text = text.strip().strip('"').strip()
-    sign = -1 if text[:1] == "-" else 1
-    whole, _, rest = text.lstrip("+-").partition(".")
-    if whole.isdecimal() and (rest.isdecimal() or not rest) and len(whole) < 16 + 3:
-        digits = (rest + "0000")[:4]
-        value = int(whole) * 1000 + (int(digits) + 5) // 10
-        return sign * value if value < 1 << 63 else NO_TIME
-    try:
-        number = float(text)
-    except ValueError:
+    match = _DECIMAL.match(text)
+    if match is None or not (match[2] or match[3]):
         return NO_TIME
-    if number != number or abs(number) >= 9.2e15:
+    digits = match[2] + (match[3] or "")
+    exponent = max(min(int((match[4] or "0")[:12]), 99_999), -99_999)
+    point = len(match[2]) + exponent + 3
+    if point < 0 or not digits.strip("0"):
+        return 0
+    if point - (len(digits) - len(digits.lstrip("0"))) > 20:
         return NO_TIME
-    return round(number * 1000)
+    digits = digits.ljust(point + 1, "0")
+    value = int(digits[:point] or "0") + (digits[point] >= "5")
+    if value >= 1 << 63:
+        return NO_TIME
+    return -value if match[1] == "-" else value
 
 
-def read_text(path: Path) -> bytes:
-    """The bytes of a file, inflated if its content is gzip."""
-    data = path.read_bytes()
-    return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+# -- the compiled engine ---------------------------------------------------------------------------
 
 
-def tokenise(path: Path) -> RawEvents:
-    """Read a trace-event file into columns. Raises InputError for what is no such file."""
-    data = read_text(path)
-    try:
-        document = msgspec.json.decode(data, type=dict[str, msgspec.Raw] | list[msgspec.Raw])
-    except msgspec.DecodeError as error:
-        raise InputError(path, f"not readable as JSON ({error})", "Is the profiler still writing it?") from error
-    if isinstance(document, dict):
-        if "traceEvents" not in document:
-            raise InputError(path, "JSON without traceEvents", "A Kineto or Chrome trace has that key.")
-        events = msgspec.json.decode(document.pop("traceEvents"), type=list[msgspec.Raw])
-        meta = {key: msgspec.json.decode(value) for key, value in document.items()}
-        return _columns(events, meta, "object")
-    return _columns(document, {}, "array")
+class Spill:
+    """Argument texts that are kept on disk: an unnamed temporary file, gone with this object."""
+
+    def __init__(self) -> None:
+        self._file: Any = None
+        self.size = 0
+
+    def add(self, data: bytes) -> None:
+        if not data:
+            return
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="stallscope-")  # noqa: SIM115 -- lives as long as we
+        self._file.seek(0, os.SEEK_END)
+        self._file.write(data)
+        self.size += len(data)
+
+    def read(self, place: int) -> str:
+        """The text at a place: offset << 24 | length."""
+        if self._file is None:
+            return ""
+        self._file.flush()
+        data: bytes = os.pread(self._file.fileno(), place & 0xFFFFFF, place >> 24)
+        return data.decode("utf-8", "replace")
 
 
-class _Event(msgspec.Struct):
-    ph: Any = None
-    name: Any = None
-    cat: Any = None
-    ts: msgspec.Raw = msgspec.Raw()
-    dur: msgspec.Raw = msgspec.Raw()
-    pid: Any = None
-    tid: Any = None
-    id: Any = None
-    args: msgspec.Raw = msgspec.Raw()
+class _CompiledEngine:
+    def __init__(self, notes: Notes, window_ns: tuple[int, int] | None, isa: str) -> None:
+        low, high = window_ns or (NO_TIME, (1 << 63) - 1)
+        self.mender = Mender(notes)
+        self.spill = Spill()
+        seed = int.from_bytes(os.urandom(8), "little")
+        self.core = kernels.core.Tokeniser(
+            self.mender, seed, isa=isa, text_budget=TEXT_BUDGET, window_from=low, window_to=high
+        )
+
+    def begin(self, offset: int) -> None:
+        self.core.begin(offset)
+
+    def feed(self, data: bytes) -> bytes | None:
+        rest: bytes | None = self.core.feed(data)
+        self.spill.add(self.core.take_spill())
+        return rest
+
+    def finish(self) -> bytes | None:
+        rest: bytes | None = self.core.finish()
+        self.spill.add(self.core.take_spill())
+        return rest
+
+    def rows(self) -> int:
+        return int(self.core.counts()["rows"])
+
+    def position(self) -> int:
+        return int(self.core.counts()["position"])
+
+    def result(self) -> RawEvents:
+        counts = self.core.counts()
+        note_counts(self.mender, counts)
+        rows = counts["rows"]
+        kinds = (("u1", 0), ("i4", -1), ("i4", -1), *[("i8", NO_TIME)] * 2, *[("i8", NO_ID)] * 3)
+        columns: Any = [self._column(i, rows, *kind) for i, kind in enumerate(kinds)]
+        arguments: list[Any] = [
+            self._column(8 + i, counts["args"], kind, 0) for i, kind in enumerate(("i4", "u2", "u1", "i8"))
+        ]
+        strings = StringTable(self.core.strings())
+        args = ArgStore(strings, self.core.keys(), *arguments)
+        if self.spill.size:
+            args.spill = self.spill
+        return RawEvents(strings, *columns, args=args)
+
+    def _column(self, number: int, rows: int, kind: str, default: int) -> Any:
+        memory = self.core.take(number)
+        if memory is None:
+            return default_column(rows, kind, default)
+        return np.frombuffer(memory, dtype=kind)
 
 
-def _columns(events: list[msgspec.Raw], meta: dict[str, Any], top_level: str) -> RawEvents:
-    strings = StringTable()
-    decoder = msgspec.json.Decoder(_Event)
-    args_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
-    n = len(events)
-    ph = np.zeros(n, np.uint8)
-    name, cat = np.full(n, -1, np.int32), np.full(n, -1, np.int32)
-    ts, dur = np.full(n, NO_TIME, np.int64), np.full(n, NO_TIME, np.int64)
-    pid, tid, ident = (np.full(n, -(1 << 63), np.int64) for _ in range(3))
-    arg_event: list[int] = []
-    arg_key: list[int] = []
-    arg_tag: list[int] = []
-    arg_value: list[int] = []
-    keys: dict[str, int] = {}
-    for i, raw in enumerate(events):
-        try:
-            event = decoder.decode(raw)
-        except (msgspec.DecodeError, msgspec.ValidationError):
-            continue
-        if isinstance(event.ph, str) and event.ph:
-            ph[i] = min(ord(event.ph[0]), 127)
-        if event.name is not None:
-            name[i] = strings.code(event.name if isinstance(event.name, str) else str(event.name))
-        if event.cat is not None:
-            cat[i] = strings.code(event.cat if isinstance(event.cat, str) else str(event.cat))
-        ts[i] = decimal_ns(bytes(event.ts).decode()) if event.ts else NO_TIME
-        dur[i] = decimal_ns(bytes(event.dur).decode()) if event.dur else NO_TIME
-        pid[i] = _plain_id(event.pid, strings)
-        tid[i] = _plain_id(event.tid, strings)
-        ident[i] = _plain_id(event.id, strings)
-        if not event.args or bytes(event.args)[:1] != b"{":
-            continue
-        for key, value in args_decoder.decode(event.args).items():
-            tag, number = _argument(bytes(value), strings)
-            arg_event.append(i)
-            arg_key.append(keys.setdefault(key, len(keys)))
-            arg_tag.append(tag)
-            arg_value.append(number)
-    args = ArgStore(
-        strings,
-        list(keys),
-        np.array(arg_event, np.int32),
-        np.array(arg_key, np.uint16),
-        np.array(arg_tag, np.uint8),
-        np.array(arg_value, np.int64),
-    )
-    return RawEvents(strings, ph, name, cat, ts, dur, pid, tid, ident, args, meta, top_level)
+def default_column(rows: int, kind: str, default: int) -> Any:
+    """A column that holds only its default; a stretched single value where there are many rows."""
+    if rows < 1 << 20:
+        return np.full(rows, default, dtype=kind)
+    return np.broadcast_to(np.array(default, dtype=kind), (rows,))
 
 
-def _plain_id(value: Any, strings: StringTable) -> int:
-    if value is None or isinstance(value, int | str):
-        return encode_id(value, strings)
-    if isinstance(value, float) and value.is_integer():
-        return encode_id(int(value), strings)
-    return encode_id(str(value), strings)
+def note_counts(mender: Mender, counts: dict[str, Any]) -> None:
+    """What an engine only counted, as notes."""
+    notes = mender.notes
+    if counts["nonfinite"]:
+        mender.count("not-finite", counts["nonfinite_at"], counts["nonfinite"])
+    notes.add("bad-event-skipped", "data_loss", "damaged events could not be repaired and are missing",
+              counts["unmended"])  # fmt: skip
+    notes.add("too-many-arguments", "data_loss",
+              "arguments were left out: the file has over 65535 different argument names",
+              counts["keys_dropped"])  # fmt: skip
+    notes.add("outside-window", "info", "events outside the chosen window were not loaded", counts["outside"])
 
 
-def _argument(raw: bytes, strings: StringTable) -> tuple[int, int]:
-    head = raw[:1]
+def _engine(notes: Notes, window_ns: tuple[int, int] | None, isa: str) -> Engine:
+    if kernels.core is not None:
+        return _CompiledEngine(notes, window_ns, isa)
+    from stallscope.profiler.readers.event_fallback import PythonEngine
+
+    return PythonEngine(notes, window_ns)
+
+
+# -- the text around the event lists ---------------------------------------------------------------
+
+_BLANK = re.compile(rb"[ \t\r\n,\0]*(?:\xef\xbb\xbf[ \t\r\n,\0]*)*")
+_KEY = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"\s*:\s*(?=[^\s])', re.DOTALL)
+_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\Z)|[\[\]{}]', re.DOTALL)
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_SCALAR = re.compile(rb"[^,}\]\s]+(?=[,}\]\s])")
+_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
+_EVENT_LINE = re.compile(rb'\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args)"\s*:')
+_LOOK_AHEAD = 1 << 16
+
+
+@dataclass
+class _Document:
+    first_row: int
+    meta: dict[str, Any] = field(default_factory=dict)
+
+
+class _Envelope:
+    """Finds the event lists in the text, hands them to the engine, and keeps the other keys."""
+
+    def __init__(self, path: Path, engine: Engine, notes: Notes) -> None:
+        self.path, self.engine, self.notes = path, engine, notes
+        self.documents: list[_Document] = []
+        self.lists = 0
+        self.top_level = ""
+        self.head = b""
+        self._in_list = False
+        self._in_object = False
+        self._loose = False  # a list that needs no closing bracket
+        self._held: list[bytes] = []  # text outside of lists that is not understood yet
+        self._held_size = 0
+        self._needed = 0
+        self._offset = 0  # of the first held byte
+
+    def feed(self, chunk: bytes) -> None:
+        if len(self.head) < _LOOK_AHEAD:
+            self.head += chunk[: _LOOK_AHEAD - len(self.head)]
+        if self._in_list:
+            rest = self.engine.feed(chunk)
+            if rest is not None:
+                self._list_ended(rest)
+            return
+        self._held.append(chunk)
+        self._held_size += len(chunk)
+        if self._held_size >= self._needed:
+            self._outside(self._joined(), final=False)
+
+    def finish(self) -> None:
+        while True:
+            if self._in_list:
+                rest = self.engine.finish()
+                if rest is None:
+                    self._not_closed()
+                    return
+                self._list_ended(rest)
+            elif self._held_size:
+                self._outside(self._joined(), final=True)
+            else:
+                break
+        if self._in_object and self.lists and "bad-metadata" not in self.notes:
+            self.notes.add("document-not-closed", "info", "the closing bracket of the file is missing")
+
+    def _not_closed(self) -> None:
+        self._in_list = False
+        if not self._loose:
+            self.notes.add("list-not-closed", "warning", "the event list has no end: the file was cut, or is still "
+                           "being written")  # fmt: skip
+
+    def _joined(self) -> bytes:
+        data = b"".join(self._held)
+        self._held, self._held_size, self._needed = [], 0, 0
+        return data
+
+    def _hold(self, data: bytes, at: int) -> None:
+        """Wait for more text. Twice as much, so that long values are not looked at again and again."""
+        self._held = [data[at:]]
+        self._held_size = len(data) - at
+        self._needed = 2 * self._held_size
+        self._offset += at
+
+    def _begin_list(self, data: bytes, at: int) -> None:
+        self.lists += 1
+        self._in_list = True
+        self.engine.begin(self._offset + at)
+        rest = self.engine.feed(data[at:])
+        if rest is not None:
+            self._list_ended(rest)
+
+    def _list_ended(self, rest: bytes) -> None:
+        self._in_list = self._loose = False
+        self._offset = self.engine.position()
+        self._held, self._held_size, self._needed = [rest], len(rest), 0
+        self._outside(self._joined(), final=False)
+
+    def _outside(self, data: bytes, final: bool) -> None:
+        """Text outside of event lists. Whatever is incomplete is held back, unless `final`."""
+        at = 0
+        while True:
+            blank = _BLANK.match(data, at)
+            at = blank.end() if blank else at
+            if at >= len(data):
+                self._offset += at
+                return
+            step = self._in_document if self._in_object else self._between_documents
+            after = step(data, at, final)
+            if after is None:
+                return
+            at = after
+
+    def _between_documents(self, data: bytes, at: int, final: bool) -> int | None:
+        head = data[at : at + 1]
+        if head == b"[":
+            self._new_document("array")
+            self._loose = True  # the format's definition makes the closing bracket optional
+            self._begin_list(data, at + 1)
+            return None
+        if head == b"{":
+            if len(data) - at < _LOOK_AHEAD and not final:
+                self._hold(data, at)
+                return None
+            if _is_event(data[at : at + _LOOK_AHEAD]):
+                self._new_document("array")
+                self._loose = True
+                self._begin_list(data, at)
+                return None
+            self._new_document("object")
+            self._in_object = True
+            return at + 1
+        if not self.documents:
+            raise source.refusal(self.path, source.kind_of(self.head, self.path.name))
+        match = _EVENT_LINE.search(data, at)
+        if match and _is_event(data[match.start() : match.start() + _LOOK_AHEAD]):
+            self._loose = True
+            self._begin_list(data, match.start())
+            return None
+        self.notes.add("trailing-text", "warning", "text behind the end of the trace was skipped", 1,
+                       f"byte {self._offset + at}")  # fmt: skip
+        return len(data)
+
+    def _new_document(self, top_level: str) -> None:
+        self.top_level = self.top_level or top_level
+        self.documents.append(_Document(self.engine.rows()))
+        if len(self.documents) > 1:
+            self.notes.add("several-documents", "warning",
+                           "more traces follow the first one in the file; all were read")  # fmt: skip
+
+    def _in_document(self, data: bytes, at: int, final: bool) -> int | None:
+        if data[at : at + 1] == b"}":
+            self._in_object = False
+            return at + 1
+        match = _KEY.match(data, at)
+        if match is None:
+            return self._lost(data, at, final or len(data) - at > _LOOK_AHEAD)
+        key, value_at = match[1], match.end()
+        if key == b"traceEvents" and data[value_at : value_at + 1] == b"[":
+            self._begin_list(data, value_at + 1)
+            return None
+        end = _value_end(data, value_at)
+        if end is None:
+            return self._lost(data, at, final)
+        if end < 0:
+            return self._lost(data, at, True)
+        self._keep(key, data[value_at:end])
+        return end
+
+    def _lost(self, data: bytes, at: int, final: bool) -> int | None:
+        """The text makes no sense from here, or is incomplete: go on at the event list, if it is still ahead."""
+        if not final:
+            self._hold(data, at)
+            return None
+        match = _EVENTS.search(data, at)
+        self.notes.add("bad-metadata", "warning", "facts beside the event list are damaged and were skipped", 1,
+                       f"byte {self._offset + at}")  # fmt: skip
+        if match:
+            self._begin_list(data, match.end())
+            return None
+        return len(data)
+
+    def _keep(self, key: bytes, value: bytes) -> None:
+        name = key.decode("utf-8", "replace")
+        if len(value) > _MAX_META:
+            self.notes.add(
+                "metadata-left-out", "info", "facts beside the event list were too long to keep", 1, name
+            )
+            return
+        self.documents[-1].meta[name] = _decoded(value, self.notes)
+
+
+def _is_event(text: bytes) -> bool:
+    """Whether an object is an event itself rather than a document around a list."""
+    return _EVENT_LINE.match(text) is not None and b'"ph"' in text[:4096] and _EVENTS.search(text) is None
+
+
+def _value_end(data: bytes, at: int) -> int | None:
+    """Behind the JSON value at `at`; None if it is incomplete, -1 if it is none."""
+    head = data[at : at + 1]
     if head == b'"':
-        return ARG_STRING, strings.code(msgspec.json.decode(raw))
-    if head in b"[{":
-        return ARG_JSON, strings.code(raw.decode("utf-8", "replace"))
-    if head in b"tfn":
-        return ARG_CONST, {b"t": 1, b"f": 0, b"n": -1}[head]
-    if raw.lstrip(b"-").isdigit():
-        value = int(raw)
-        if -(1 << 63) < value < 1 << 63:
-            return ARG_INT, value
-        return ARG_BIGINT, strings.code(str(value))
-    return ARG_FLOAT, int(np.float64(float(raw)).view(np.int64))
+        match = _STRING.match(data, at)
+        return match.end() if match else None
+    if head in (b"{", b"["):
+        level = 0
+        for match in _TOKEN.finditer(data, at):
+            token = match[0]
+            level += (token in (b"[", b"{")) - (token in (b"]", b"}"))
+            if level == 0:
+                return match.end()
+        return None
+    match = _SCALAR.match(data, at)
+    if match is None and data[at : at + 1] in (b",", b"}", b"]"):
+        return -1
+    return match.end() if match else None
+
+
+def _decoded(value: bytes, notes: Notes) -> Any:
+    try:
+        return msgspec.json.decode(value)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass  # not strict JSON: the tolerant way
+    try:
+        if value[:1] == b'"':
+            return Mender(notes).text(value[1:-1], 0)
+        return json.loads(Mender(notes).clean_json(value, 0), parse_constant=lambda _: None)
+    except (ValueError, RecursionError):
+        return value.decode("utf-8", "replace")
+
+
+# -- the whole -------------------------------------------------------------------------------------
+
+
+def tokenise(
+    path: Path,
+    *,
+    window_ns: tuple[int, int] | None = None,
+    member: str | None = None,
+    progress: Callable[[float], None] | None = None,
+    isa: str = "",
+) -> RawEvents:
+    """Read a trace-event file into columns. Raises InputError for what is no such file.
+
+    `window_ns` keeps only events that touch [low, high], in nanoseconds as the file's own ts says (rows are
+    then numbered among those kept; metadata stays). `member` chooses a file of a zip with several. `progress` is called with the part of the file that is read, 0 to 1.
+    `isa` chooses the compiled parser ("avx2", "sse2", "word"); for tests.
+    """
+    opened = source.Source(path, member=member)
+    size = max(path.stat().st_size, 1) if path.exists() else 1
+
+    def watched() -> Iterable[bytes]:
+        for chunk in opened.chunks():
+            yield chunk
+            if progress is not None:
+                progress(min(opened.packed_read / size, 1.0))
+
+    raw = tokenise_chunks(watched(), path, notes=opened.notes, window_ns=window_ns, isa=isa)
+    raw.containers = opened.containers
+    return raw
+
+
+def tokenise_chunks(
+    chunks: Iterable[bytes],
+    path: Path,
+    *,
+    notes: Notes | None = None,
+    window_ns: tuple[int, int] | None = None,
+    isa: str = "",
+    engine: Engine | None = None,
+) -> RawEvents:
+    """As `tokenise`, of UTF-8 text in pieces of any size. `path` is for messages."""
+    notes = Notes() if notes is None else notes
+    engine = engine or _engine(notes, window_ns, isa)
+    envelope = _Envelope(path, engine, notes)
+    for chunk in chunks:
+        envelope.feed(chunk)
+    envelope.finish()
+    if not envelope.lists:
+        kind = source.kind_of(envelope.head, path.name)
+        raise source.refusal(path, "json" if kind == "trace-events" else kind)
+    raw = engine.result()
+    raw.notes = notes
+    raw.top_level = envelope.top_level
+    raw.meta = _merge(raw, envelope.documents)
+    if envelope.top_level == "array" and len(raw) and not raw.ph.any():
+        kind = source.kind_of(envelope.head, path.name)
+        raise source.refusal(path, "json" if kind == "trace-events" else kind)
+    return raw
+
+
+def _merge(raw: RawEvents, documents: list[_Document]) -> dict[str, Any]:
+    """The facts of all documents; the times of later ones moved to the first one's base."""
+    meta: dict[str, Any] = {}
+    for document in documents:
+        for key, value in document.meta.items():
+            meta.setdefault(key, value)
+    base = _base_ns(documents[0])
+    for i, document in enumerate(documents):
+        shift = _base_ns(document) - base
+        if shift == 0:
+            continue
+        last = documents[i + 1].first_row if i + 1 < len(documents) else len(raw)
+        rows = slice(document.first_row, last)
+        ts = raw.ts_ns.copy()
+        ts[rows] = np.where(ts[rows] == NO_TIME, NO_TIME, ts[rows] + shift)
+        raw.ts_ns = ts
+    return meta
+
+
+def _base_ns(document: _Document) -> int:
+    value = document.meta.get("baseTimeNanoseconds", 0)
+    return value if isinstance(value, int) and abs(value) < 1 << 62 else 0
+
+
+__all__ = ["InputError", "RawEvents", "decimal_ns", "tokenise", "tokenise_chunks"]

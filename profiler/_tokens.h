@@ -1,0 +1,870 @@
+/* What the tokeniser keeps: columns, interned texts, guesses, and numbers read exactly.
+ *
+ * No Python here, so that a fuzzer can drive it alone. Whatever is not plain strict JSON is handed to
+ * three callbacks (see Tokens); this file and _parse.h only ever accept what they fully understand.
+ */
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef uint8_t u8;
+
+#define PAD 64                /* readable bytes behind every text that is parsed */
+#define MAX_DEPTH 96          /* of nested arguments; json.loads recurses over what is kept */
+#define MAX_DIGITS 4000       /* of a number; Python refuses to print longer integers */
+#define MAX_ARG_KEYS 65535    /* arguments are numbered in 16 bits */
+#define MAX_ROWS INT32_MAX    /* events are numbered in 32 */
+#define MAX_TEXT ((size_t)1 << 30)
+#define MAX_EVENT ((size_t)1 << 26)  /* a longer one is taken for damage */
+#define MAX_DAMAGE ((size_t)1 << 22) /* how far to look for the end of damage before giving it up */
+#define NO_TIME INT64_MIN
+#define NO_ID INT64_MIN
+#define TEXT_ID_BASE (-(INT64_C(1) << 62))
+
+#define LIKELY(x) __builtin_expect(!!(x), 1)
+#define UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+static inline uint64_t load64(const u8 *p) {
+    uint64_t v;
+    memcpy(&v, p, 8);
+    return v;
+}
+
+static inline int is_digit(u8 c) { return (u8)(c - '0') < 10; }
+static inline int is_space(u8 c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
+static inline int ends_token(u8 c) { return c == ',' || c == '}' || c == ']' || is_space(c); }
+
+/* ---------------------------------------------------------------------------------------------
+ * Growing bytes
+ */
+
+typedef struct {
+    u8 *data;
+    size_t length, room;
+} Bytes;
+
+/* Makes room for `length` bytes and the padding. Returns 0, or -1 without memory. */
+static int bytes_reserve(Bytes *b, size_t length) {
+    if (length + PAD <= b->room && b->data) return 0;
+    size_t room = length + length / 2 + 4096;
+    u8 *data = realloc(b->data, room + PAD);
+    if (!data) return -1;
+    b->data = data;
+    b->room = room + PAD;
+    return 0;
+}
+
+static int bytes_append(Bytes *b, const u8 *p, size_t n) {
+    if (bytes_reserve(b, b->length + n) < 0) return -1;
+    if (n) memcpy(b->data + b->length, p, n);
+    b->length += n;
+    return 0;
+}
+
+static int bytes_set(Bytes *b, const u8 *p, size_t n) {
+    b->length = 0;
+    if (bytes_append(b, p, n) < 0) return -1;
+    memset(b->data + n, 0, PAD);
+    return 0;
+}
+
+/* ---------------------------------------------------------------------------------------------
+ * Interned texts
+ */
+
+typedef struct {
+    Bytes text;
+    int64_t *start; /* count + 1 of them: text i is start[i] .. start[i + 1] */
+    uint32_t *hash;
+    int32_t *slot; /* a power of two of them, at least twice the count */
+    uint32_t mask;
+    int32_t count, room;
+} Table;
+
+static inline uint64_t fold(uint64_t a, uint64_t b) {
+#if defined(__SIZEOF_INT128__)
+    __uint128_t r = (__uint128_t)a * b;
+    return (uint64_t)r ^ (uint64_t)(r >> 64);
+#else
+    uint64_t x = (a ^ (b >> 32)) * 0x9e3779b97f4a7c15u;
+    x ^= x >> 29;
+    x = (x ^ b) * 0xbf58476d1ce4e5b9u;
+    return x ^ (x >> 32);
+#endif
+}
+
+/* The seed is drawn per run: nobody can prepare a file whose texts all collide. Reads up to 7 bytes
+ * behind the text. */
+static inline uint32_t text_hash(const u8 *p, size_t n, uint64_t seed) {
+    uint64_t h = seed ^ n;
+    for (; n >= 16; p += 16, n -= 16) h = fold(load64(p) ^ h, load64(p + 8) ^ seed ^ 0xa0761d6478bd642fu);
+    if (n >= 8) {
+        h = fold(load64(p) ^ h, seed ^ 0xe7037ed1a0b428dbu);
+        p += 8;
+        n -= 8;
+    }
+    if (n) {
+        uint64_t last = 0;
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+        memcpy(&last, p, n);
+#else
+        last = load64(p) & (~UINT64_C(0) >> (64 - 8 * n));
+#endif
+        h = fold(last ^ h, seed ^ 0x8ebc6af09c88c6e3u);
+    }
+    return (uint32_t)(h ^ (h >> 32));
+}
+
+static int table_rehash(Table *t, uint32_t mask) {
+    int32_t *slot = malloc(((size_t)mask + 1) * sizeof *slot);
+    if (!slot) return -1;
+    memset(slot, 0xff, ((size_t)mask + 1) * sizeof *slot);
+    for (int32_t i = 0; i < t->count; i++) {
+        uint32_t k = t->hash[i] & mask;
+        while (slot[k] >= 0) k = (k + 1) & mask;
+        slot[k] = i;
+    }
+    free(t->slot);
+    t->slot = slot;
+    t->mask = mask;
+    return 0;
+}
+
+static int table_grow(Table *t) {
+    int32_t room = t->room ? t->room + t->room / 2 : 256;
+    if (room > (1 << 29)) return -1;
+    int64_t *start = realloc(t->start, ((size_t)room + 1) * sizeof *start);
+    if (!start) return -1;
+    t->start = start;
+    uint32_t *hash = realloc(t->hash, (size_t)room * sizeof *hash);
+    if (!hash) return -1;
+    t->hash = hash;
+    if (!t->room) t->start[0] = 0;
+    t->room = room;
+    return 0;
+}
+
+/* The number of a text, or -1. With -1, *at is where table_add would put it. */
+static inline int32_t table_find(const Table *t, const u8 *p, size_t n, uint32_t hash, uint32_t *at) {
+    if (UNLIKELY(!t->slot)) return -1;
+    uint32_t k = hash & t->mask;
+    for (;; k = (k + 1) & t->mask) {
+        int32_t i = t->slot[k];
+        if (i < 0) {
+            *at = k;
+            return -1;
+        }
+        if (t->hash[i] != hash) continue;
+        size_t length = (size_t)(t->start[i + 1] - t->start[i]);
+        if (length == n && (n == 0 || memcmp(t->text.data + t->start[i], p, n) == 0)) return i;
+    }
+}
+
+/* Adds a text that is not there yet. Returns its number, or -1 without memory. */
+static int32_t table_add(Table *t, const u8 *p, size_t n, uint32_t hash, uint32_t at) {
+    if (t->count == t->room && table_grow(t) < 0) return -1;
+    if (!t->slot || (uint32_t)t->count * 2 >= t->mask) {
+        if (table_rehash(t, t->slot ? t->mask * 2 + 1 : 1023) < 0) return -1;
+        at = hash & t->mask;
+        while (t->slot[at] >= 0) at = (at + 1) & t->mask;
+    }
+    if (bytes_append(&t->text, p, n) < 0) return -1;
+    int32_t i = t->count++;
+    t->start[i + 1] = (int64_t)t->text.length;
+    t->hash[i] = hash;
+    t->slot[at] = i;
+    return i;
+}
+
+static void table_free(Table *t) {
+    free(t->text.data);
+    free(t->start);
+    free(t->hash);
+    free(t->slot);
+    memset(t, 0, sizeof *t);
+}
+
+/* ---------------------------------------------------------------------------------------------
+ * The state of one run
+ */
+
+enum { COL_PH, COL_NAME, COL_CAT, COL_TS, COL_DUR, COL_PID, COL_TID, COL_ID, EVENT_COLUMNS };
+enum { COL_ARG_EVENT = EVENT_COLUMNS, COL_ARG_KEY, COL_ARG_TAG, COL_ARG_VALUE, COLUMNS };
+static const u8 column_size[COLUMNS] = {1, 4, 4, 8, 8, 8, 8, 8, 4, 2, 1, 8};
+
+enum { ARG_INT, ARG_FLOAT, ARG_STRING, ARG_JSON, ARG_CONST, ARG_BIGINT, ARG_SPILLED };
+
+/* Where in an event the parser stands: the key before decides what is likely to follow. */
+enum { AT_START, AT_PH, AT_CAT, AT_NAME, AT_PID, AT_TID, AT_TS, AT_DUR, AT_ID, AT_ID2, AT_ARGS, AT_OTHER,
+       AT_ARGS_START, AT_ARGS_END, AT_ARG };
+#define ARG_STATES 4096
+#define STATES (AT_ARG + ARG_STATES)
+
+enum { KEY_EVENT, KEY_ARG, END_ARGS, END_EVENT };
+
+/* The literal text that followed a key's value before, up to where the next value begins. */
+typedef struct {
+    u8 text[40];
+    uint64_t last; /* which bits of the last, partial word count */
+    uint32_t mask;
+    uint16_t key;
+    u8 length, kind;
+} Guess;
+
+typedef struct {
+    int64_t ts, dur, pid, tid, id;
+    int32_t name, cat;
+    u8 ph;
+} Row;
+
+typedef enum { OK, MORE, BAD, NO_MEMORY, RAISED } Status;
+
+typedef struct Tokens Tokens;
+struct Tokens {
+    void *column[COLUMNS]; /* NULL: every row holds the default */
+    size_t rows, row_room, args, arg_room;
+    Table strings, keys;
+    Table odd; /* texts as written that a callback had to clean, so that each is cleaned once */
+    Bytes odd_codes;
+    Guess guess[STATES][2];
+    Bytes carry;   /* the unfinished end of the last chunk */
+    Bytes scratch; /* unescaped text */
+    Bytes clean;   /* what a callback answered */
+    Bytes mended;  /* a repaired event while it is parsed */
+    Bytes spill;   /* argument texts beyond the budget, for the caller to put aside */
+    size_t text_budget;
+    int64_t spilled, spill_drained;
+    int64_t base; /* offset in the whole input of the text now parsed */
+    const u8 *text;
+    uint64_t seed;
+    int keep; /* 0: parse only */
+    int final, done;
+    char decimal_point;
+    Status why;
+    int64_t window_from, window_to, outside;
+    int64_t nonfinite, nonfinite_at, keys_dropped, unmended;
+    size_t (*elements)(Tokens *, const u8 *, const u8 *); /* the parser for this machine */
+    /* Callbacks put their answer into `clean` and return OK, or RAISED.
+     * clean_text: an escaped or undecodable string, without its quotes -> its UTF-8 text.
+     * clean_json: a list or object that is not strict JSON -> JSON.
+     * repair: what stands at an element that cannot be read -> how much to skip (0: needs more text),
+     *         and in `clean` one event to take in its place (empty: none). */
+    void *context;
+    Status (*clean_text)(Tokens *, const u8 *, size_t, int64_t offset);
+    Status (*clean_json)(Tokens *, const u8 *, size_t, int64_t offset);
+    Status (*repair)(Tokens *, const u8 *, size_t, int64_t offset, int final, size_t *skip);
+};
+
+static int64_t offset_of(const Tokens *t, const u8 *p) { return t->base + (p - t->text); }
+
+static void tokens_free(Tokens *t) {
+    for (int i = 0; i < COLUMNS; i++) free(t->column[i]);
+    table_free(&t->strings);
+    table_free(&t->keys);
+    table_free(&t->odd);
+    Bytes *all[] = {&t->odd_codes, &t->carry, &t->scratch, &t->clean, &t->mended, &t->spill};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]->data);
+    free(t);
+}
+
+static Tokens *tokens_new(uint64_t seed) {
+    Tokens *t = calloc(1, sizeof *t);
+    if (!t) return NULL;
+    t->seed = seed;
+    t->keep = 1;
+    t->decimal_point = '.';
+    t->text_budget = (size_t)1 << 27;
+    t->window_from = INT64_MIN;
+    t->window_to = INT64_MAX;
+    return t;
+}
+
+static void guess_learn(Guess *g, const u8 *p, size_t length, int kind, int key) {
+    if (length == 0 || length > 32) return;
+    g[1] = g[0];
+    memset(g[0].text, 0, sizeof g[0].text);
+    memcpy(g[0].text, p, length);
+    g[0].mask = length == 32 ? ~(uint32_t)0 : ((uint32_t)1 << length) - 1;
+    u8 last[8] = {0};
+    memset(last, 0xff, length % 8);
+    g[0].last = load64(last);
+    g[0].length = (u8)length;
+    g[0].kind = (u8)kind;
+    g[0].key = (uint16_t)key;
+}
+
+/* ---------------------------------------------------------------------------------------------
+ * Rows
+ */
+
+static void fill_default(int column, void *data, size_t from, size_t to) {
+    size_t size = column_size[column];
+    if (column == COL_PH)
+        memset((u8 *)data + from, 0, to - from);
+    else if (size == 4)
+        memset((u8 *)data + from * 4, 0xff, (to - from) * 4);
+    else
+        for (size_t i = from; i < to; i++) ((int64_t *)data)[i] = INT64_MIN;
+}
+
+static int grow_columns(Tokens *t, int first, int last, size_t *room, size_t least) {
+    size_t more = *room + *room / 2 + 4096;
+    if (more < least) more = least;
+    for (int i = first; i < last; i++) {
+        if (!t->column[i] && i < EVENT_COLUMNS) continue;
+        void *data = realloc(t->column[i], more * column_size[i]);
+        if (!data) return -1;
+        t->column[i] = data;
+    }
+    *room = more;
+    return 0;
+}
+
+/* A column is made when the first value arrives that is not its default: a file of a hundred million
+ * empty objects costs a byte for each. */
+static int make_column(Tokens *t, int column) {
+    void *data = malloc((t->row_room ? t->row_room : 1) * column_size[column]);
+    if (!data) return -1;
+    fill_default(column, data, 0, t->rows);
+    t->column[column] = data;
+    return 0;
+}
+
+#define PUT(column_, type, value, missing)                                              \
+    do {                                                                                \
+        if (LIKELY(t->column[column_] != NULL))                                         \
+            ((type *)t->column[column_])[t->rows] = (value);                            \
+        else if ((value) != (missing)) {                                                \
+            if (make_column(t, column_) < 0) return NO_MEMORY;                          \
+            ((type *)t->column[column_])[t->rows] = (value);                            \
+        }                                                                               \
+    } while (0)
+
+/* Whether a row lies outside the wanted window. Metadata has no time. */
+static inline int outside_window(const Tokens *t, const Row *row) {
+    if (row->ph == 'M' || row->ts == NO_TIME) return 0;
+    int64_t end = row->dur > 0 && row->ts <= INT64_MAX - row->dur ? row->ts + row->dur : row->ts;
+    return end < t->window_from || row->ts > t->window_to;
+}
+
+/* Stores an event. Its arguments, from number `args_from` on, are already stored. */
+static inline Status put_row(Tokens *t, const Row *row, size_t args_from) {
+    if (!t->keep) {
+        t->rows++;
+        return OK;
+    }
+    if (UNLIKELY(outside_window(t, row))) {
+        t->args = args_from;
+        t->outside++;
+        return OK;
+    }
+    if (UNLIKELY(t->rows == t->row_room)) {
+        if (t->rows >= MAX_ROWS) return NO_MEMORY;
+        if (grow_columns(t, 0, EVENT_COLUMNS, &t->row_room, 0) < 0) return NO_MEMORY;
+    }
+    PUT(COL_PH, u8, row->ph, 0);
+    PUT(COL_NAME, int32_t, row->name, -1);
+    PUT(COL_CAT, int32_t, row->cat, -1);
+    PUT(COL_TS, int64_t, row->ts, NO_TIME);
+    PUT(COL_DUR, int64_t, row->dur, NO_TIME);
+    PUT(COL_PID, int64_t, row->pid, NO_ID);
+    PUT(COL_TID, int64_t, row->tid, NO_ID);
+    PUT(COL_ID, int64_t, row->id, NO_ID);
+    t->rows++;
+    return OK;
+}
+
+static inline Status put_arg(Tokens *t, int key, int tag, int64_t value) {
+    if (!t->keep || key < 0) return OK;
+    if (UNLIKELY(t->args == t->arg_room) && grow_columns(t, COL_ARG_EVENT, COLUMNS, &t->arg_room, 0) < 0)
+        return NO_MEMORY;
+    ((int32_t *)t->column[COL_ARG_EVENT])[t->args] = (int32_t)t->rows;
+    ((uint16_t *)t->column[COL_ARG_KEY])[t->args] = (uint16_t)key;
+    ((u8 *)t->column[COL_ARG_TAG])[t->args] = (u8)tag;
+    ((int64_t *)t->column[COL_ARG_VALUE])[t->args] = value;
+    t->args++;
+    return OK;
+}
+
+/* ---------------------------------------------------------------------------------------------
+ * Texts
+ */
+
+/* Whether bytes are valid UTF-8 without raw control characters: strict JSON needs both. */
+static int is_clean_text(const u8 *p, size_t n) {
+    for (size_t i = 0; i < n;) {
+        u8 c = p[i];
+        if (c < 0x80) {
+            if (c < 0x20) return 0;
+            i++;
+            continue;
+        }
+        int more = c >= 0xf0 ? 3 : c >= 0xe0 ? 2 : 1;
+        if (c < 0xc2 || c > 0xf4 || n - i <= (size_t)more) return 0;
+        u8 low = c == 0xe0 ? 0xa0 : c == 0xf0 ? 0x90 : 0x80, high = c == 0xed ? 0x9f : c == 0xf4 ? 0x8f : 0xbf;
+        if (p[i + 1] < low || p[i + 1] > high) return 0;
+        for (int k = 2; k <= more; k++)
+            if ((p[i + k] & 0xc0) != 0x80) return 0;
+        i += (size_t)more + 1;
+    }
+    return 1;
+}
+
+static int hex4(const u8 *p) {
+    int v = 0;
+    for (int i = 0; i < 4; i++) {
+        u8 c = p[i], lower = c | 0x20;
+        if (is_digit(c))
+            v = v * 16 + (c - '0');
+        else if (lower >= 'a' && lower <= 'f')
+            v = v * 16 + (lower - 'a' + 10);
+        else
+            return -1;
+    }
+    return v;
+}
+
+static u8 *put_utf8(u8 *out, uint32_t c) {
+    if (c < 0x80) {
+        *out++ = (u8)c;
+    } else if (c < 0x800) {
+        *out++ = (u8)(0xc0 | c >> 6);
+        *out++ = (u8)(0x80 | (c & 63));
+    } else if (c < 0x10000) {
+        *out++ = (u8)(0xe0 | c >> 12);
+        *out++ = (u8)(0x80 | (c >> 6 & 63));
+        *out++ = (u8)(0x80 | (c & 63));
+    } else {
+        *out++ = (u8)(0xf0 | c >> 18);
+        *out++ = (u8)(0x80 | (c >> 12 & 63));
+        *out++ = (u8)(0x80 | (c >> 6 & 63));
+        *out++ = (u8)(0x80 | (c & 63));
+    }
+    return out;
+}
+
+/* Escapes that mean a control character where a path was meant: `C:\temp`, `torch\nn\x.py(3): f`. Only a
+ * drive, or a backslash before the end of a Python file's name, is reason enough to ask the callback. */
+static int may_be_path(const u8 *p, size_t n) {
+    int slash = 0;
+    if (n > 3 && p[1] == ':' && p[2] == '\\' && (u8)((p[0] | 0x20) - 'a') < 26) return 1;
+    for (size_t i = 0; i + 4 <= n; i++) {
+        slash |= p[i] == '\\';
+        if (p[i] == '.' && memcmp(p + i, ".py(", 4) == 0) return slash;
+    }
+    return 0;
+}
+
+/* Resolves strict escapes into `scratch`. Returns OK; BAD where the callback has to decide. */
+static Status unescape(Tokens *t, const u8 *p, size_t n) {
+    static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+    if (bytes_reserve(&t->scratch, n) < 0) return NO_MEMORY;
+    u8 *out = t->scratch.data;
+    int controls = 0;
+    for (size_t i = 0; i < n;) {
+        u8 c = p[i];
+        if (c != '\\') {
+            *out++ = c;
+            i++;
+            continue;
+        }
+        if (n - i < 2) return BAD;
+        const char *known = p[i + 1] ? strchr(from, p[i + 1]) : NULL;
+        if (known) {
+            u8 plain = (u8)to[known - from];
+            controls |= plain < 0x20;
+            *out++ = plain;
+            i += 2;
+            continue;
+        }
+        int unit = p[i + 1] == 'u' && n - i >= 6 ? hex4(p + i + 2) : -1;
+        if (unit < 0 || (unit >= 0xdc00 && unit < 0xe000)) return BAD;
+        i += 6;
+        uint32_t code = (uint32_t)unit;
+        if (unit >= 0xd800 && unit < 0xdc00) {
+            int low = n - i >= 6 && p[i] == '\\' && p[i + 1] == 'u' ? hex4(p + i + 2) : -1;
+            if (low < 0xdc00 || low >= 0xe000) return BAD;
+            code = 0x10000 + ((code - 0xd800) << 10) + ((uint32_t)low - 0xdc00);
+            i += 6;
+        }
+        out = put_utf8(out, code);
+    }
+    t->scratch.length = (size_t)(out - t->scratch.data);
+    if (controls && may_be_path(p, n)) return BAD;
+    return OK;
+}
+
+/* The code of a text in a table, added if it is new. -1 with t->why set: no memory. */
+static int32_t intern(Tokens *t, Table *table, const u8 *p, size_t n) {
+    uint32_t at = 0, hash = text_hash(p, n, t->seed);
+    int32_t code = table_find(table, p, n, hash, &at);
+    if (code >= 0) return code;
+    code = table_add(table, p, n, hash, at);
+    if (code < 0) t->why = NO_MEMORY;
+    return code;
+}
+
+/* A text the strict rules do not cover: cleaned by the callback, once for each way it is written. */
+static int32_t intern_odd(Tokens *t, Table *table, const u8 *p, size_t n, int json) {
+    uint32_t at = 0, hash = text_hash(p, n, t->seed);
+    int remember = table == &t->strings && !json && t->odd.text.length + n < t->text_budget / 4;
+    int32_t known = remember ? table_find(&t->odd, p, n, hash, &at) : -1;
+    if (known >= 0) return ((int32_t *)t->odd_codes.data)[known];
+    Status status = (json ? t->clean_json : t->clean_text)(t, p, n, offset_of(t, p));
+    if (status != OK) {
+        t->why = status;
+        return -1;
+    }
+    int32_t code = intern(t, table, t->clean.data, t->clean.length);
+    if (code < 0 || !remember) return code;
+    if (table_add(&t->odd, p, n, hash, at) < 0 || bytes_append(&t->odd_codes, (u8 *)&code, sizeof code) < 0) {
+        t->why = NO_MEMORY;
+        return -1;
+    }
+    return code;
+}
+
+/* The code of a string as written between its quotes. */
+static inline int32_t intern_string(Tokens *t, Table *table, const u8 *p, size_t n, int escaped) {
+    if (!t->keep) return -1;
+    if (UNLIKELY(escaped)) {
+        Status status = is_clean_text(p, n) ? unescape(t, p, n) : BAD;
+        if (status == OK) {
+            memset(t->scratch.data + t->scratch.length, 0, 8);
+            return intern(t, table, t->scratch.data, t->scratch.length);
+        }
+        if (status == BAD) return intern_odd(t, table, p, n, 0);
+        t->why = status;
+        return -1;
+    }
+    uint32_t at = 0, hash = text_hash(p, n, t->seed);
+    int32_t code = table_find(table, p, n, hash, &at);
+    if (LIKELY(code >= 0)) return code;
+    if (UNLIKELY(!is_clean_text(p, n))) return intern_odd(t, table, p, n, 0);
+    code = table_add(table, p, n, hash, at);
+    if (code < 0) t->why = NO_MEMORY;
+    return code;
+}
+
+/* The number of an argument key, or -1 when there are too many different ones. */
+static int key_number(Tokens *t, const u8 *p, size_t n, int escaped) {
+    if (!t->keep) return (int)(text_hash(p, n, t->seed) & 0x7fff);
+    if (UNLIKELY(t->keys.count >= MAX_ARG_KEYS)) {
+        uint32_t at = 0;
+        int32_t known = escaped ? -1 : table_find(&t->keys, p, n, text_hash(p, n, t->seed), &at);
+        t->keys_dropped += known < 0;
+        return known;
+    }
+    return intern_string(t, &t->keys, p, n, escaped);
+}
+
+/* ---------------------------------------------------------------------------------------------
+ * Numbers
+ */
+
+/* Eight decimal digits at once (little-endian), or -1. */
+static inline int64_t eight_digits(const u8 *p) {
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    uint64_t v = load64(p);
+    if (((v & 0xf0f0f0f0f0f0f0f0u) | (((v + 0x0606060606060606u) & 0xf0f0f0f0f0f0f0f0u) >> 4)) !=
+        0x3333333333333333u)
+        return -1;
+    v = (v & 0x0f0f0f0f0f0f0f0fu) * 2561 >> 8;
+    v = (v & 0x00ff00ff00ff00ffu) * 6553601 >> 16;
+    return (int64_t)((v & 0x0000ffff0000ffffu) * 42949672960001u >> 32);
+#else
+    (void)p;
+    return -1;
+#endif
+}
+
+/* The shape of a decimal number; the digits are not interpreted yet. */
+typedef struct {
+    const u8 *start, *whole, *fraction, *end;
+    int whole_digits, fraction_digits, negative, has_exponent;
+    int64_t exponent;
+} Number;
+
+static const u8 *digits_end(const u8 *p, const u8 *end) {
+    while (p < end && is_digit(*p)) p++;
+    return p;
+}
+
+/* Reads -digits[.digits][e[+-]digits]; one of the two groups of digits may be missing. Returns 0 if there
+ * is no number at p. */
+static int number_shape(const u8 *p, const u8 *end, Number *out) {
+    memset(out, 0, sizeof *out);
+    out->start = p;
+    out->negative = *p == '-';
+    p += out->negative;
+    out->whole = p;
+    out->fraction = p = digits_end(p, end);
+    out->whole_digits = (int)(p - out->whole);
+    if (p < end && *p == '.') {
+        out->fraction = ++p;
+        p = digits_end(p, end);
+        out->fraction_digits = (int)(p - out->fraction);
+    }
+    if (out->whole_digits + out->fraction_digits == 0) return 0;
+    if (p < end && (*p | 0x20) == 'e') {
+        int negative = 0;
+        p++;
+        if (p < end && (*p == '+' || *p == '-')) negative = *p++ == '-';
+        const u8 *digits = p;
+        for (; p < end && is_digit(*p); p++)
+            if (out->exponent < 100000) out->exponent = out->exponent * 10 + (*p - '0');
+        if (p == digits) return 0;
+        if (negative) out->exponent = -out->exponent;
+        out->has_exponent = 1;
+    }
+    out->end = p;
+    return p - out->start <= MAX_DIGITS;
+}
+
+/* Digit i of the number, counted from the first whole digit; 0 behind the last one. */
+static int number_digit(const Number *n, int64_t i) {
+    if (i < 0) return 0;
+    if (i < n->whole_digits) return n->whole[i] - '0';
+    i -= n->whole_digits;
+    return i < n->fraction_digits ? n->fraction[i] - '0' : 0;
+}
+
+/* Microseconds in any notation to nanoseconds, half a nanosecond away from zero. */
+static int64_t number_ns(const Number *n) {
+    int64_t point = n->whole_digits + n->exponent + 3; /* digits before it make the nanoseconds */
+    if (point < 0) return 0;
+    uint64_t v = 0;
+    for (int64_t i = 0; i < point; i++) {
+        int digit = number_digit(n, i);
+        if (v > (uint64_t)INT64_MAX / 10) return NO_TIME;
+        v = v * 10 + (uint64_t)digit;
+        if (v == 0 && i > n->whole_digits + n->fraction_digits) return 0;
+    }
+    v += number_digit(n, point) >= 5;
+    if (v > (uint64_t)INT64_MAX) return NO_TIME;
+    return n->negative ? -(int64_t)v : (int64_t)v;
+}
+
+/* The common case of number_ns: up to 15 whole digits and any fraction. NULL: look closer. */
+static inline const u8 *plain_ns(const u8 *p, int64_t *out) {
+    const u8 *start = p;
+    int negative = *p == '-';
+    p += negative;
+    const u8 *digits = p;
+    uint64_t v = 0;
+    int64_t eight = eight_digits(p);
+    if (eight >= 0) {
+        v = (uint64_t)eight;
+        p += 8;
+    }
+    for (int i = 0; i < 8 && is_digit(*p); i++) v = v * 10 + (uint64_t)(*p++ - '0');
+    if (UNLIKELY(p == digits || p - digits > 16 || is_digit(*p) || v > 9000000000000000u)) return NULL;
+    v *= 1000;
+    if (*p == '.') {
+        p++;
+        if (!is_digit(*p)) return NULL;
+        unsigned part = 0, scale = 1000;
+        for (; scale && is_digit(*p); scale /= 10) part += scale * (unsigned)(*p++ - '0');
+        v += (part + 5) / 10;
+        while (is_digit(*p))
+            if (++p - start > 48) return NULL;
+    }
+    if (UNLIKELY((*p | 0x20) == 'e')) return NULL;
+    *out = negative ? -(int64_t)v : (int64_t)v;
+    return p;
+}
+
+#if defined(__SIZEOF_INT128__)
+static const uint64_t power_of_ten[20] = {
+    1u, 10u, 100u, 1000u, 10000u, 100000u, 1000000u, 10000000u, 100000000u, 1000000000u, 10000000000u,
+    100000000000u, 1000000000000u, 10000000000000u, 100000000000000u, 1000000000000000u, 10000000000000000u,
+    100000000000000000u, 1000000000000000000u, 10000000000000000000u,
+};
+
+/* digits / 10^places, correctly rounded: one exact division of 127 by 64 bits, then round half to even. */
+static double quotient(uint64_t digits, int places) {
+    if (digits == 0) return 0.0;
+    uint64_t by = power_of_ten[places];
+    int up = __builtin_clzll(digits), by_up = __builtin_clzll(by);
+    __uint128_t over = (__uint128_t)(digits << up) << 63;
+    by <<= by_up;
+    uint64_t q = (uint64_t)(over / by);
+    int rest = (uint64_t)(over - (__uint128_t)q * by) != 0;
+    int drop = 11 - __builtin_clzll(q);
+    uint64_t kept = q >> drop, cut = q & (((uint64_t)1 << drop) - 1), half = (uint64_t)1 << (drop - 1);
+    if (cut > half || (cut == half && (rest || (kept & 1)))) kept++;
+    uint64_t scale_bits = (uint64_t)(1023 + drop - 63 + by_up - up) << 52;
+    double scale;
+    memcpy(&scale, &scale_bits, 8);
+    return (double)kept * scale;
+}
+#endif
+
+/* The double nearest to a number; the C library where the fast way does not reach. */
+static Status number_double(Tokens *t, const Number *n, double *out) {
+    int digits = n->whole_digits + n->fraction_digits;
+#if defined(__SIZEOF_INT128__)
+    if (!n->has_exponent && digits <= 19 && n->fraction_digits <= 19) {
+        uint64_t v = 0;
+        for (int i = 0; i < n->whole_digits; i++) v = v * 10 + (uint64_t)(n->whole[i] - '0');
+        for (int i = 0; i < n->fraction_digits; i++) v = v * 10 + (uint64_t)(n->fraction[i] - '0');
+        double d = quotient(v, n->fraction_digits);
+        *out = n->negative ? -d : d;
+        return OK;
+    }
+#endif
+    size_t length = (size_t)(n->end - n->start);
+    if (bytes_set(&t->scratch, n->start, length) < 0) return NO_MEMORY;
+    /* strtod reads the decimal point of the process's locale */
+    if (n->fraction > n->whole + n->whole_digits)
+        t->scratch.data[n->fraction - n->start - 1] = (u8)t->decimal_point;
+    *out = strtod((const char *)t->scratch.data, NULL);
+    return OK;
+}
+
+/* The integer a number is, if it has no fraction and fits (low, INT64_MAX]. */
+static int number_integer(const Number *n, int64_t low, int64_t *out) {
+    if (n->fraction_digits || n->has_exponent) return 0;
+    uint64_t v = 0;
+    for (int i = 0; i < n->whole_digits; i++) {
+        uint64_t digit = (uint64_t)(n->whole[i] - '0');
+        if (v > ((uint64_t)INT64_MAX - digit) / 10) return 0;
+        v = v * 10 + digit;
+    }
+    *out = n->negative ? -(int64_t)v : (int64_t)v;
+    return *out > low;
+}
+
+/* NaN and infinities as C, Python, Java and Windows print them. Returns the length, 0: none of them. */
+static size_t nonfinite_length(const u8 *p, const u8 *end) {
+    static const char *const words[] = {"infinity", "inf", "nan(ind)", "nan(snan)", "nan", "1.#inf", "1.#ind",
+                                        "1.#qnan", "1.#snan"};
+    const u8 *start = p;
+    if (p < end && (*p == '-' || *p == '+')) p++;
+    for (size_t w = 0; w < sizeof words / sizeof *words; w++) {
+        size_t n = strlen(words[w]), i = 0;
+        if ((size_t)(end - p) <= n) continue;
+        while (i < n && (p[i] == (u8)words[w][i] || (p[i] | 0x20) == (u8)words[w][i])) i++;
+        if (i < n) continue;
+        if (words[w][0] == '1')
+            while (p + n < end && is_digit(p[n])) n++;
+        if (p + n < end && ends_token(p[n])) return (size_t)(p - start) + n;
+    }
+    return 0;
+}
+
+/* ---------------------------------------------------------------------------------------------
+ * Strict JSON, for nested arguments that are kept as text. Seen once for each distinct text.
+ */
+
+static const u8 *strict_string(const u8 *p, const u8 *end) {
+    for (p++; p < end; p++) {
+        if (*p == '"') return p + 1;
+        if (*p < 0x20) return NULL;
+        if (*p != '\\') continue;
+        if (++p >= end) return NULL;
+        if (*p == 'u') {
+            int unit = end - p > 4 ? hex4(p + 1) : -1;
+            if (unit < 0 || (unit >= 0xdc00 && unit < 0xe000)) return NULL;
+            p += 4;
+            if (unit < 0xd800 || unit >= 0xe000) continue;
+            int low = end - p > 6 && p[1] == '\\' && p[2] == 'u' ? hex4(p + 3) : -1;
+            if (low < 0xdc00 || low >= 0xe000) return NULL;
+            p += 6;
+        } else if (!*p || !strchr("\"\\/bfnrt", *p)) {
+            return NULL;
+        }
+    }
+    return NULL;
+}
+
+static const u8 *strict_scalar(const u8 *p, const u8 *end) {
+    static const char *const words[] = {"true", "false", "null"};
+    if (*p == '"') return strict_string(p, end);
+    for (int w = 0; w < 3; w++) {
+        size_t n = strlen(words[w]);
+        if ((size_t)(end - p) >= n && memcmp(p, words[w], n) == 0) return p + n;
+    }
+    Number n;
+    if (!number_shape(p, end, &n) || !n.whole_digits || (n.whole_digits > 1 && n.whole[0] == '0')) return NULL;
+    return n.fraction == n.whole + n.whole_digits || n.fraction_digits ? n.end : NULL;
+}
+
+/* Whether the bytes are exactly one strict JSON list or object. */
+static int is_strict_json(const u8 *p, size_t size) {
+    const u8 *end = p + size;
+    u8 kind[MAX_DEPTH + 1];
+    int depth = 0, want_value = 1, first = 0;
+    for (;;) {
+        while (p < end && is_space(*p)) p++;
+        if (p >= end) return 0;
+        if (!first && !want_value) { /* behind a value */
+            if (depth == 0) return 0;
+            if (*p == ',') {
+                want_value = 1;
+                p++;
+                continue;
+            }
+        }
+        if (*p == '}' || *p == ']') {
+            if ((want_value && !first) || depth == 0 || kind[depth] != *p) return 0;
+            depth--;
+            first = want_value = 0;
+            if (depth == 0) return p + 1 == end;
+            p++;
+            continue;
+        }
+        if (!want_value) return 0;
+        if (depth > 0 && kind[depth] == '}') {
+            if (*p != '"' || !(p = strict_string(p, end))) return 0;
+            while (p < end && is_space(*p)) p++;
+            if (p >= end || *p++ != ':') return 0;
+            while (p < end && is_space(*p)) p++;
+            if (p >= end) return 0;
+        }
+        if (*p == '{' || *p == '[') {
+            if (++depth > MAX_DEPTH) return 0;
+            kind[depth] = *p == '{' ? '}' : ']';
+            first = want_value = 1;
+            p++;
+            continue;
+        }
+        if (!(p = strict_scalar(p, end))) return 0;
+        first = want_value = 0;
+    }
+}
+
+/* The code of a list's or object's text. */
+static int32_t intern_json(Tokens *t, const u8 *p, size_t n) {
+    if (!t->keep) return -1;
+    uint32_t at = 0, hash = text_hash(p, n, t->seed);
+    int32_t code = table_find(&t->strings, p, n, hash, &at);
+    if (LIKELY(code >= 0)) return code;
+    int strict = is_strict_json(p, n);
+    for (size_t i = 0; strict && i < n; i++)
+        if (p[i] >= 0x80) { /* then all of it must be valid; newlines between values are no fault */
+            Bytes *s = &t->scratch;
+            if (bytes_set(s, p, n) < 0) {
+                t->why = NO_MEMORY;
+                return -1;
+            }
+            for (size_t k = 0; k < n; k++)
+                if (is_space(s->data[k])) s->data[k] = ' ';
+            strict = is_clean_text(s->data, n);
+            break;
+        }
+    if (!strict) return intern_odd(t, &t->strings, p, n, 1);
+    code = table_add(&t->strings, p, n, hash, at);
+    if (code < 0) t->why = NO_MEMORY;
+    return code;
+}
+
+/* Puts an argument's text aside. The place is (offset << 24 | length). */
+static Status spill_text(Tokens *t, const u8 *p, size_t n, int64_t *place) {
+    if (n >= (1 << 24)) n = (1 << 24) - 1;
+    *place = (int64_t)((uint64_t)t->spilled << 24 | n);
+    if (bytes_append(&t->spill, p, n) < 0) return NO_MEMORY;
+    t->spilled += (int64_t)n;
+    return OK;
+}
