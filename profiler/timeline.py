@@ -99,7 +99,8 @@ class ArgStore:
 
     def of(self, event: int) -> dict[str, Any]:
         """All arguments of one source event, decoded."""
-        lo, hi = np.searchsorted(self.event, [event, event + 1])
+        # of the column's own type: a plain list would make NumPy convert the whole column at every call
+        lo, hi = np.searchsorted(self.event, np.array([event, event + 1], self.event.dtype))
         return {
             self.keys[self.key[i]]: self._decode(int(self.tag[i]), int(self.value[i]))
             for i in range(int(lo), int(hi))
