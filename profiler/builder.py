@@ -74,6 +74,7 @@ class TimelineBuilder:
         self._counters: list[Counters] = []
         self._allocations: list[Allocations] = []
         self._marks: list[Marks] = []
+        self._row_of: Int64 = np.zeros(0, np.int64)
 
     def add_track(self, track: Track) -> int:
         """The number of a track; equal tracks share one."""
@@ -188,6 +189,7 @@ class TimelineBuilder:
     def finish(self, clock: str = "unknown", origin_ns: int | None = None) -> Timeline:
         """Sort, nest and link. The origin is the first span's start unless given."""
         spans, row_of = self._sorted_spans()
+        self._row_of = row_of
         marks = _concat(self._marks, Marks)
         counters = _concat(self._counters, Counters)
         allocations = _concat(self._allocations, Allocations)
@@ -203,6 +205,13 @@ class TimelineBuilder:
         return Timeline(
             self.strings, spans, self.tracks, args, origin_ns, clock, counters, flows, allocations, marks
         )
+
+    def rows(self, events: npt.NDArray[Any]) -> Int64:
+        """The rows of event numbers, -1 for -1; known once `finish` has run."""
+        found = np.full(len(events), -1, np.int64)
+        known = events >= 0
+        found[known] = self._row_of[events[known]]
+        return found
 
     @staticmethod
     def _first_time(spans: Spans, marks: Marks, counters: Counters) -> int:

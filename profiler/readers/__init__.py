@@ -2,14 +2,43 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from pathlib import Path
+from typing import Protocol, cast
 
 from stallscope.profiler.errors import InputError
-from stallscope.profiler.readers import chrome_trace, recording_dir
 from stallscope.profiler.session import Session, is_session
 
-__all__ = ["load"]
+__all__ = ["READERS", "Reader", "load", "reader_of"]
+
+
+class Reader(Protocol):
+    """What a reader module offers. `sniff` reads a little and never raises for a foreign input."""
+
+    def sniff(self, path: Path) -> bool: ...
+
+    def read(self, path: Path) -> Session: ...
+
+
+READERS = (
+    "recording_dir",
+    "ascend_pt",
+    "ascend_db",
+    "ascend_csv",
+    "ascend_trace",
+)
+"""Modules of this package; each has `sniff(path)` and `read(path)`. The first that knows the input reads it;
+chrome_trace reads any other file, and says what it is if it is none of its own. Imported when asked."""
+
+
+def reader_of(path: Path) -> Reader | None:
+    """The reader that knows this file or folder, or None."""
+    for name in READERS:
+        module = importlib.import_module(f"stallscope.profiler.readers.{name}")
+        if module.sniff(path):
+            return cast(Reader, module)
+    return None
 
 
 def load(path: str | os.PathLike[str]) -> Session:
@@ -19,8 +48,14 @@ def load(path: str | os.PathLike[str]) -> Session:
         raise InputError(source, "no such file or folder")
     if is_session(source):
         return Session.load(source)
-    if recording_dir.sniff(source):
-        return recording_dir.read(source)
+    if (reader := reader_of(source)) is not None:
+        return reader.read(source)
     if source.is_dir():
-        raise InputError(source, "a folder that holds no saved session and no known profile")
+        raise InputError(
+            source,
+            "a folder that holds no saved session and no known profile",
+            "Known are *.stallscope sessions, *_ascend_pt and *_ascend_ms folders and PROF_* trees.",
+        )
+    from stallscope.profiler.readers import chrome_trace
+
     return chrome_trace.read(source)

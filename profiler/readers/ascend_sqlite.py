@@ -1,0 +1,229 @@
+"""SQLite files of profilers, opened so that nothing is ever written to them, and read as columns.
+
+Tables and columns are optional and found by name; times in TEXT columns are cast; text that is not UTF-8 is
+read with replacement marks. A damaged table costs that table.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import numpy.typing as npt
+
+from stallscope.profiler.errors import InputError
+from stallscope.profiler.notes import Notes
+from stallscope.profiler.timeline import Int32, Int64, StringTable
+
+_MAGIC = b"SQLite format 3\x00"
+_COPY_LIMIT = 4 << 30
+
+MISSING = -(1 << 62)
+"""The integer for NULL, for text that is no number and for a column that is not there."""
+
+
+def is_database(path: Path) -> bool:
+    """Whether a file is SQLite by its content."""
+    try:
+        with path.open("rb") as file:
+            return file.read(16) == _MAGIC
+    except OSError:
+        return False
+
+
+def databases(folder: Path) -> list[Path]:
+    """SQLite files of a folder, by name."""
+    try:
+        return sorted(p for p in folder.iterdir() if p.suffix == ".db" and p.is_file() and is_database(p))
+    except OSError:
+        return []
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Database]:
+    """A database opened for reading only. Raises InputError for what is none or holds no table.
+
+    SQLite creates files beside a database in write-ahead mode even when it only reads, and fails in a folder
+    that cannot be written. So it is opened as immutable; where a log with unmerged pages lies beside it, a copy
+    of both is opened instead.
+    """
+    with tempfile.TemporaryDirectory(prefix="stallscope-") as scratch:
+        target = _with_log(path, Path(scratch))
+        uri = f"file:{_quoted(target)}?mode=ro" + ("" if target != path else "&immutable=1")
+        try:
+            connection = sqlite3.connect(uri, uri=True)
+        except sqlite3.Error as error:
+            raise InputError(path, f"cannot be opened as a database ({error})") from None
+        connection.text_factory = lambda data: data.decode("utf-8", "replace")
+        try:
+            yield Database(path, connection)
+        finally:
+            connection.close()
+
+
+def _with_log(path: Path, scratch: Path) -> Path:
+    logs = [path.with_name(path.name + end) for end in ("-wal", "-journal")]
+    logs = [log for log in logs if log.is_file() and log.stat().st_size > 0]
+    if not logs or path.stat().st_size > _COPY_LIMIT:
+        return path
+    copy = scratch / "copy.db"
+    shutil.copyfile(path, copy)
+    for log in logs:
+        shutil.copyfile(log, scratch / ("copy.db" + log.name[len(path.name) :]))
+    return copy
+
+
+def _quoted(path: Path) -> str:
+    return quote(str(path.resolve()))
+
+
+class Database:
+    """An open database: which tables and columns it has, and columns as arrays."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self.connection = connection
+        self.notes = Notes()
+        try:
+            names = connection.execute(
+                "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
+            ).fetchall()
+            self.tables = {str(n): self._columns(str(n)) for (n,) in names}
+        except sqlite3.Error as error:
+            raise InputError(path, f"a damaged database ({error})", "Export it again.") from None
+        if not self.tables:
+            raise InputError(path, "a database without tables", "The profiler did not finish writing it.")
+
+    def _columns(self, table: str) -> dict[str, str]:
+        rows = self.connection.execute(f"PRAGMA table_info({_name(table)})").fetchall()
+        return {str(row[1]).lower(): str(row[1]) for row in rows}
+
+    def __contains__(self, table: object) -> bool:
+        return table in self.tables
+
+    def has(self, table: str, column: str) -> bool:
+        return column.lower() in self.tables.get(table, {})
+
+    def ints(self, table: str, *columns: str, order: str = "") -> list[Int64]:
+        """Integer columns of a table, exactly, each of shape (n,); MISSING for NULL, text and absent columns.
+
+        Of "new|old" names the first that exists is taken. An absent or damaged table gives empty columns.
+        """
+        kind = np.dtype([(f"c{i}", np.int64) for i in range(len(columns))])
+        parts = [self._int_expression(table, c) for c in columns]
+        return self._select(table, parts, kind, order)
+
+    def floats(self, table: str, *columns: str) -> list[npt.NDArray[np.float64]]:
+        """Number columns, NaN for NULL, text and absent columns."""
+        kind = np.dtype([(f"c{i}", np.float64) for i in range(len(columns))])
+        found = [self._found(table, c) for c in columns]
+        # 1e999 is infinity: SQLite has no literal for "not a number"
+        parts = [f"IFNULL(CAST({_name(c)} AS REAL), 1e999)" if c else "1e999" for c in found]
+        return [np.where(np.isinf(v), np.nan, v) for v in self._select(table, parts, kind, "")]
+
+    def _found(self, table: str, names: str) -> str:
+        known = self.tables.get(table, {})
+        return next((known[n.lower()] for n in names.split("|") if n.lower() in known), "")
+
+    def _int_expression(self, table: str, names: str) -> str:
+        column = self._found(table, names)
+        return f"IFNULL(CAST({_name(column)} AS INTEGER), {MISSING})" if column else str(MISSING)
+
+    def _select(
+        self, table: str, parts: list[str], kind: np.dtype[Any], order: str
+    ) -> list[npt.NDArray[Any]]:
+        if table not in self.tables:
+            return [np.zeros(0, kind[name]) for name in kind.names or ()]
+        sql = f"SELECT {', '.join(parts)} FROM {_name(table)}" + (
+            f" ORDER BY {_name(order)}" if order else ""
+        )
+        try:
+            rows = np.fromiter(self.connection.execute(sql), kind)
+        except (sqlite3.Error, OverflowError) as error:
+            self.notes.add(
+                "database-damaged",
+                "data_loss",
+                f"table {table} could not be read ({error}) and was left out",
+                1,
+                table,
+            )
+            rows = np.zeros(0, kind)
+        return [np.ascontiguousarray(rows[name]) for name in kind.names or ()]
+
+    def rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
+        """Rows of a small table as Python values; absent columns are None."""
+        if table not in self.tables:
+            return []
+        found = [self._found(table, c) for c in columns]
+        parts = [_name(c) if c else "NULL" for c in found]
+        try:
+            return self.connection.execute(
+                f"SELECT {', '.join(parts)} FROM {_name(table)} LIMIT 200000"
+            ).fetchall()
+        except sqlite3.Error as error:
+            self.notes.add(
+                "database-damaged",
+                "data_loss",
+                f"table {table} could not be read ({error}) and was left out",
+                1,
+                table,
+            )
+            return []
+
+    def texts(self, strings: StringTable) -> TextIds:
+        """STRING_IDS as codes of a string table."""
+        ids, codes = [], []
+        for number, text in self._string_rows():
+            if isinstance(number, int):
+                ids.append(number)
+                codes.append(strings.code(text if isinstance(text, str) else str(text)))
+        order = np.argsort(np.array(ids, np.int64), kind="stable")
+        return TextIds(np.array(ids, np.int64)[order], np.array(codes, np.int32)[order], strings)
+
+    def _string_rows(self) -> Iterator[tuple[Any, Any]]:
+        if "STRING_IDS" not in self.tables:
+            return
+        try:
+            yield from self.connection.execute("SELECT id, value FROM STRING_IDS")
+        except sqlite3.Error as error:
+            self.notes.add(
+                "database-damaged", "data_loss", f"some texts could not be read ({error})", 1, "STRING_IDS"
+            )
+
+
+def _name(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
+
+
+@dataclass
+class TextIds:
+    """STRING_IDS: sorted ids and the string codes they stand for."""
+
+    ids: Int64
+    codes: Int32
+    strings: StringTable
+
+    def __call__(self, wanted: Int64, missing: int = -1) -> Int32:
+        """Codes of ids, shape of `wanted`; `missing` for MISSING, a text "string N" for an id without a row."""
+        out = np.full(len(wanted), missing, np.int32)
+        if len(self.ids):
+            at = np.minimum(np.searchsorted(self.ids, wanted), len(self.ids) - 1)
+            hit = self.ids[at] == wanted
+            out[hit] = self.codes[at[hit]]
+        else:
+            hit = np.zeros(len(wanted), bool)
+        for number in np.unique(wanted[~hit]).tolist():
+            if number != MISSING:
+                out[wanted == number] = self.strings.code(f"string {number}")
+        return out
+
+    def text(self, code: int) -> str:
+        return self.strings[code] if code >= 0 else ""
