@@ -65,7 +65,7 @@ def write_side_files(view: View, folder: Path, form: str, stack: bool, cpu_only:
     if cpu_only:
         return
     prof = folder / "PROF_000001_20251127123437000_SYNTHETIC"
-    for device in sorted({t.device for t in view.tasks} | {0}):
+    for device in view.devices():
         place = prof / f"device_{device}"
         place.mkdir(parents=True, exist_ok=True)
         (place / f"info.json.{device}").write_text(json.dumps(device_info(view.chip, device)))
@@ -183,7 +183,7 @@ def _device_processes(view: View) -> list[dict[str, Any]]:
     out = _meta(pid_of(view, "CANN"), "CANN", "CPU", 7)
     for tid in sorted({a.tid for a in view.apis}):
         out += _thread(pid_of(view, "CANN"), tid, f"Thread {tid}")
-    for device in sorted({t.device for t in view.tasks} | {0}):
+    for device in view.devices():
         hardware = pid_of(view, "Ascend Hardware", device)
         out += _meta(hardware, "Ascend Hardware", f"NPU {device}", 13)
         for stream in sorted({t.stream for t in view.tasks if t.device == device}):
@@ -292,8 +292,11 @@ def plane_tasks(task: Task) -> list[tuple[str, str, int, int]]:
 
 
 def _overlap(view: View) -> list[dict[str, Any]]:
-    pid = pid_of(view, "Overlap Analysis")
-    return [_x(name, pid, _OVERLAP_TIDS[name], view, start, end) for name, start, end in view.overlap()]
+    return [
+        _x(name, pid_of(view, "Overlap Analysis", device), _OVERLAP_TIDS[name], view, start, end)
+        for device in view.devices()
+        for name, start, end in view.overlap(device)
+    ]
 
 
 def _links(view: View) -> list[dict[str, Any]]:
@@ -349,7 +352,7 @@ def kernel_details(view: View) -> list[list[Any]]:
         wait = max(0, task.start_ns - last[task.device]) if task.device in last else 0
         last[task.device] = max(last.get(task.device, 0), task.end_ns)
         row = _collective_row(view, task, wait) if task.collective else _kernel_row(view, task, wait)
-        step = view.step_of(task.start_ns)
+        step = view.step_of(task.start_ns, task.device)
         rows.append(["" if step is None else step, *row] if stepped else row)
     return rows
 
@@ -411,22 +414,28 @@ def step_trace_time(view: View) -> list[list[Any]]:
     rows: list[list[Any]] = [["Device_id", "Step", "Computing", "Communication(Not Overlapped)", "Overlapped",
                               "Communication", "Free", "Stage", "Bubble",
                               "Communication(Not Overlapped and Exclude Receive)", "Preparing"]]  # fmt: skip
-    bars = view.overlap()
     numbers: list[int | None] = [number for number, _, _ in view.steps]
-    for step in numbers or [None]:
-        mine = [b for b in bars if step is None or view.step_of(b[1]) == step]
-        if not mine:
-            continue
-        sums: dict[str, int] = defaultdict(int)
-        for name, start, end in mine:
-            sums[name] += end - start
-        stage = max(b[2] for b in mine) - min(b[1] for b in mine)
-        bare, comm = sums["Communication(Not Overlapped)"], sums["Communication"]
-        work = min(b[1] for b in mine if b[0] != "Free")
-        rows.append([0, "" if step is None else step, *(n / 1000 for n in (
-            sums["Computing"], bare, comm - bare, comm, sums["Free"], stage, 0, bare, work - _host_start(view, step)
-        ))])  # fmt: skip
+    for device in view.devices():
+        bars = view.overlap(device)
+        for step in numbers or [None]:
+            mine = [b for b in bars if step is None or view.step_of(b[1], device) == step]
+            if mine:
+                rows.append(
+                    [device, "" if step is None else step, *_step_sums(mine, _host_start(view, step))]
+                )
     return rows
+
+
+def _step_sums(bars: list[tuple[str, int, int]], host_start_ns: int) -> list[float]:
+    """The sums of one step in microseconds, in the order of the header."""
+    sums: dict[str, int] = defaultdict(int)
+    for name, start, end in bars:
+        sums[name] += end - start
+    stage = max(b[2] for b in bars) - min(b[1] for b in bars)
+    bare, comm = sums["Communication(Not Overlapped)"], sums["Communication"]
+    work = min((b[1] for b in bars if b[0] != "Free"), default=host_start_ns)
+    values = (sums["Computing"], bare, comm - bare, comm, sums["Free"], stage, 0, bare, work - host_start_ns)
+    return [n / 1000 for n in values]
 
 
 def _host_start(view: View, step: int | None) -> int:

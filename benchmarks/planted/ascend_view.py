@@ -94,8 +94,8 @@ class View:
     """Connection id -> the first task it started."""
     called: set[int] = field(default_factory=set)
     """Connection ids of all calls."""
-    first_tasks: list[tuple[int, int]] = field(default_factory=list)
-    """(step, start of the first task launched in it), in order."""
+    step_ranges: list[tuple[int, int, int, int]] = field(default_factory=list)
+    """(step, device, start of its first kernel, end of its last kernel or of its host range), in order."""
 
     def epoch(self, ns: int) -> int:
         return EPOCH_NS + ns
@@ -107,10 +107,13 @@ class View:
     def collectives(self) -> list[Task]:
         return [t for t in self.tasks if t.collective]
 
-    def overlap(self) -> list[tuple[str, int, int]]:
-        """The derived bars: Computing, Communication, Communication(Not Overlapped), Free."""
-        compute = merge([(t.start_ns, t.end_ns) for t in self.kernels()])
-        comm = merge([(t.start_ns, t.end_ns) for t in self.collectives()])
+    def devices(self) -> list[int]:
+        return sorted({t.device for t in self.tasks} | {0})
+
+    def overlap(self, device: int) -> list[tuple[str, int, int]]:
+        """A device's derived bars: Computing, Communication, Communication(Not Overlapped), Free."""
+        compute = merge([(t.start_ns, t.end_ns) for t in self.kernels() if t.device == device])
+        comm = merge([(t.start_ns, t.end_ns) for t in self.collectives() if t.device == device])
         bare = subtract(comm, compute)
         both = merge(compute + comm)
         free = [(a[1], b[0]) for a, b in pairwise(both) if b[0] > a[1]]
@@ -118,13 +121,12 @@ class View:
         bars += [("Communication(Not Overlapped)", *s) for s in bare] + [("Free", *s) for s in free]
         return sorted(bars, key=lambda b: b[1])
 
-    def step_of(self, ns: int) -> int | None:
-        """The step whose device range holds this moment: from its first to the next step's first task."""
-        found = None
-        for number, first in self.first_tasks:
-            if first <= ns:
-                found = number
-        return found
+    def step_of(self, ns: int, device: int) -> int | None:
+        """The first step whose range on the device holds this moment."""
+        for number, on, low, high in self.step_ranges:
+            if on == device and low <= ns < high:
+                return number
+        return None
 
 
 def merge(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -173,10 +175,18 @@ def view_of(recording: Recording, chip: Chip, stack: bool = True, cpu_only: bool
     launched = {a.connection: a.start_ns for a in view.apis}
     view.called = set(launched)
     for number, start, end in view.steps:
-        starts = [t.start_ns for t in view.tasks if start <= launched.get(t.connection, -1) < end]
-        if starts:
-            view.first_tasks.append((number, min(starts)))
+        for device in view.devices():
+            mine = [t for t in view.tasks if t.device == device and start <= _asked(t, launched) < end]
+            mine = [t for t in mine if t.kernel is not None]
+            if mine:
+                last = max(t.end_ns for t in mine)
+                view.step_ranges.append((number, device, min(t.start_ns for t in mine), max(last, end)))
     return view
+
+
+def _asked(task: Task, launched: dict[int, int]) -> int:
+    """When the program asked for a task: its operator's start, else its call's."""
+    return task.op.start_ns if task.op is not None else launched.get(task.connection, -1)
 
 
 def _steps(ops: list[HostRow]) -> list[tuple[int, int, int]]:

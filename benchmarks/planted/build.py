@@ -190,13 +190,13 @@ class Builder:
     def read_back(self, size: int = 8) -> None:
         """The copy and the wait that a framework does to read a value; each vendor's own way."""
         if self.chip.vendor == "hip":
-            self.copy("DtoH", size, "Pageable", blocks=True, ns=2300, api="memcpy_with_stream")
+            self.copy("DtoH", size, "Pageable", blocks=True, ns=1300, api="memcpy_with_stream")
             return
         if self.chip.vendor == "ascend":
             self.add(SyncStream(self.stream, device=self.device))
-            self.copy("DtoH", size, "Pageable", blocks=True, ns=2300, api="memcpy")
+            self.copy("DtoH", size, "Pageable", blocks=True, ns=1300, api="memcpy")
             return
-        self.copy("DtoH", size, "Pinned", ns=2300)
+        self.copy("DtoH", size, "Pinned", ns=1300)
         self.add(SyncStream(self.stream, device=self.device))
 
     def token_copy(self, event: str, requests: int) -> None:

@@ -112,6 +112,8 @@ class Plant:
     shape: Shape = LLAMA8
     graphs: bool = False
     host_scale: float = 1.0
+    npu_scale: float = 1.0
+    """Further factor on the NPU, where the launching thread does not make the launch calls itself."""
     gil: bool = False
     maker: Callable[[Chip], Maker] | None = None
     lag: int = 1
@@ -119,9 +121,10 @@ class Plant:
     def scenario(self, seed: int, engine: Engine, confounders: tuple[str, ...], mended: bool,
                  profiler_steps: bool, annotate: bool) -> Callable[[Chip], Scenario]:  # fmt: skip
         def build(chip: Chip) -> Scenario:
+            scale = self.host_scale * pace(chip) * (self.npu_scale if chip.vendor == "ascend" else 1.0)
             return Scenario(
                 seed=seed, steps=self.steps, chip=chip, shape=self.shape, engine=engine,
-                costs=HostCosts(scale=self.host_scale * pace(chip)), hooks=self.make(mended, pace(chip)),
+                costs=HostCosts(scale=scale), hooks=self.make(mended, pace(chip)),
                 graphs=self.graphs, confounders=confounders, gil=self.gil, annotate=annotate,
                 profiler_steps=profiler_steps, maker=self.maker(chip) if self.maker else None, lag=self.lag,
             )  # fmt: skip
@@ -149,10 +152,11 @@ PLANTS: dict[str, Plant] = {
         graphs=True,
     ),
     "dispatch/slow-host": Plant(
-        lambda m, p: f.ReplayWhenMended(m), Truth("dispatch", "decode"), host_scale=4.5, steps=decode_steps(10)
+        lambda m, p: f.ReplayWhenMended(m), Truth("dispatch", "decode"), host_scale=4.5, npu_scale=2.2,
+        steps=decode_steps(10),
     ),
     "dispatch/many-requests": Plant(
-        lambda m, p: f.ReplayWhenMended(m), Truth("dispatch", "decode"), host_scale=6.0,
+        lambda m, p: f.ReplayWhenMended(m), Truth("dispatch", "decode"), host_scale=6.0, npu_scale=2.2,
         steps=decode_steps(8, requests=64, context=2048),
     ),
     "explicit-sync/device": Plant(
@@ -312,8 +316,8 @@ PLANTS: dict[str, Plant] = {
         Truth("scheduler", "", python="vllm/v1/core/sched/scheduler.py(402): schedule"),
         graphs=True,
     ),
-    "scheduler/no-requests": Plant(
-        lambda m, p: f.Scheduler(m, ns=_ns(5_000_000, p), sleeps=True), Truth("scheduler"), graphs=True,
+    "no-requests/queue": Plant(
+        lambda m, p: f.Scheduler(m, ns=_ns(5_000_000, p), sleeps=True), Truth("no-requests"), graphs=True,
     ),
     "inefficient/gemm": Plant(
         lambda m, p: f.SlowKernel(m, "gemm", 0.12),
@@ -421,7 +425,7 @@ PLAN: tuple[tuple[str, Engine, str, str, str], ...] = (
     ("graph-break/eager-steps", "sglang", "h100", "capture", ""),
     ("scheduler/busy", "vllm", "h100", "", ""),
     ("scheduler/busy", "vllm", "a100", "busy-sync", ""),
-    ("scheduler/no-requests", "vllm", "h100", "", ""),
+    ("no-requests/queue", "vllm", "h100", "", ""),
     ("inefficient/gemm", "vllm", "h100", "", ""),
     ("inefficient/gemm", "hf", "a100", "late-window", "p"),
     ("inefficient/strided", "vllm", "mi300x", "", ""),

@@ -21,7 +21,10 @@ class Cause:
 CAUSES: dict[str, Cause] = {
     "python-gap": Cause(("HB101",), "Python work at one line starves the device", "the line takes no time"),
     "dispatch": Cause(
-        ("HB101",), "operator dispatch is slower than the kernels it starts", "each step is one graph launch"
+        # the same mending under two names: HB101 looks at the gaps, LN401 at the launches of a step
+        ("HB101", "LN401"),
+        "operator dispatch is slower than the kernels it starts",
+        "each step is one graph launch",
     ),
     "explicit-sync": Cause(
         ("SY201",), "the program synchronises by hand", "the synchronisations are removed"
@@ -54,10 +57,21 @@ CAUSES: dict[str, Cause] = {
     "graph-break": Cause(
         (), "decode kernels are launched outside of graphs", "each step is one graph launch"
     ),
-    "scheduler": Cause((), "nothing is scheduled between steps", "the next step is ready at once"),
+    "scheduler": Cause(
+        # the scheduler's line is the cause whatever the class of the gap is called
+        ("HB101",),
+        "the scheduler works between steps while the device has nothing to do",
+        "it takes no time",
+    ),
+    "no-requests": Cause((), "there is nothing to serve between steps", "the next request is there at once"),
     "inefficient": Cause((), "kernels reach a small share of the roof", "they reach 80 % of the roof"),
     "latency-kernel": Cause((), "a kernel uses a fraction of the cores", "it reaches 80 % of the roof"),
     "copy-tax": Cause((), "casts, copies and transpositions take device time", "they are not needed"),
     "warm-up": Cause((), "first steps are slow: the window holds the warm-up", "warm before the window"),
-    "drift": Cause((), "each step takes longer than the one before", "all steps are as fast as the first"),
+    "drift": Cause(
+        # a finding at the growing line is right; that it grows is for the step table to say
+        ("HB101",),
+        "each step takes longer than the one before",
+        "all steps are as fast as the first",
+    ),
 }

@@ -249,8 +249,8 @@ class Rank:
         self.external = 0
         self.capturing = False
         self.dropping = False
-        self.gil_owner: object = None
-        self.gil_queue: deque[Task | Gate] = deque()
+        self.gil_owner: HostThread | None = None
+        self.gil_queue: deque[tuple[HostThread, Gate]] = deque()
         self.gil_since = 0
         self.tasks: deque[tuple[Action, int, int]] = deque()
         self.task_gate = Gate()
@@ -380,20 +380,23 @@ class HostThread:
             self._release_gil()
         if rank.gil_owner is self:
             return
-        while rank.gil_owner is not None:
+        if rank.gil_owner is not None:
             gate = Gate()
-            rank.gil_queue.append(gate)
+            rank.gil_queue.append((self, gate))
             yield Wait(gate=gate)
-        rank.gil_owner, rank.gil_since = self, self.sim.now
+        else:
+            rank.gil_owner, rank.gil_since = self, self.sim.now
 
     def _release_gil(self) -> None:
+        """Give the lock up; whoever asked first has it at once."""
         rank = self.rank
-        if rank.program.gil and rank.gil_owner is self:
-            rank.gil_owner = None
-            if rank.gil_queue:
-                gate = rank.gil_queue.popleft()
-                assert isinstance(gate, Gate)
-                self.sim.open(gate)
+        if rank.gil_owner is not self:
+            return
+        rank.gil_owner = None
+        if rank.gil_queue:
+            rank.gil_owner, gate = rank.gil_queue.popleft()
+            rank.gil_since = self.sim.now
+            self.sim.open(gate)
 
     # Rows.
 

@@ -1,0 +1,288 @@
+"""The simulator that plants faults: its rules by hand-worked numbers, its cases, what it writes."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from benchmarks.planted.actions import (
+    Action,
+    CaptureBegin,
+    CaptureEnd,
+    Copy,
+    Free,
+    Kernel,
+    Launch,
+    Pop,
+    ProfilerStop,
+    Program,
+    Push,
+    Record,
+    Sleep,
+    SyncDevice,
+    SyncEvent,
+    SyncStream,
+    Thread,
+    WaitEvent,
+    WindowStart,
+    Work,
+)
+from benchmarks.planted.cases import PLAN, PLANTS, Case, Truth, all_cases
+from benchmarks.planted.causes import CAUSES
+from benchmarks.planted.forms import Form, chip_for, write
+from benchmarks.planted.llm import CONFOUNDERS
+from benchmarks.planted.recording import Recording, device_totals, union_ns
+from benchmarks.planted.simulate import Machine, simulate
+from stallscope.analyzers import analyze
+from stallscope.profiler.readers import load
+
+FLAT = Machine(submit_ns=10, kernel_gap_ns=1, graph_gap_ns=2, wake_ns=3)
+
+
+def one(*actions: Action, machine: Machine = FLAT, gil: bool = False) -> Recording:
+    return simulate(Program((Thread(1, "main", actions),), gil=gil), machine)[0]
+
+
+def kernel(ns: int, name: str = "k", **more: object) -> Kernel:
+    return Kernel(name, ns, **more)  # type: ignore[arg-type]
+
+
+def launch(ns: int, cost: int = 5, stream: int = 7, **more: object) -> Launch:
+    return Launch((kernel(ns, **more),), stream, cost)
+
+
+def device_spans(recording: Recording) -> list[tuple[int, int]]:
+    return [(r.start_ns, r.end_ns) for r in recording.visible_device() if r.kind != "sync"]
+
+
+def calls(recording: Recording, name: str) -> list[tuple[int, int]]:
+    return [(r.start_ns, r.end_ns) for r in recording.host if r.kind == "runtime" and r.name == name]
+
+
+def test_a_kernel_starts_after_submit_and_after_the_one_before_it() -> None:
+    out = one(Work(100), launch(50), launch(50))
+    assert device_spans(out) == [(110, 160), (161, 211)]
+    assert calls(out, "launch") == [(100, 105), (105, 110)]
+    assert out.program_end_ns == 211
+
+
+def test_a_launch_blocks_while_the_queue_is_full() -> None:
+    machine = Machine(queue_depth=2, submit_ns=10, kernel_gap_ns=0, wake_ns=0)
+    out = one(*[launch(1000)] * 5, machine=machine)
+    # calls 1 and 2 fill the queue, 1 leaves it when it starts at 10; call 4 waits for 2 to start at 1010
+    assert calls(out, "launch") == [(0, 5), (5, 10), (10, 15), (15, 1015), (1015, 2015)]
+    assert device_spans(out)[-1] == (4010, 5010)
+
+
+def test_a_stream_wait_holds_the_stream_and_not_the_host() -> None:
+    out = one(
+        launch(500, stream=7), Record("e", 7, ns=1), WaitEvent("e", 20, ns=1), launch(10, stream=20), Work(1)
+    )  # fmt: skip
+    assert device_spans(out) == [(10, 510), (511, 521)]
+    assert out.host[-1].end_ns < 20
+
+
+def test_waits_return_after_what_they_wait_for() -> None:
+    stream = one(launch(100, stream=7), launch(900, stream=20), SyncStream(7, ns=1))
+    assert calls(stream, "stream_sync") == [(10, 113)]
+    device = one(launch(100, stream=7), launch(900, stream=20), SyncDevice(ns=1))
+    assert calls(device, "device_sync") == [(10, 918)]
+    event = one(launch(100), Record("e", 7, ns=1), launch(400), SyncEvent("e", ns=1))
+    assert calls(event, "event_sync") == [(11, 113)]
+    free = one(launch(100), Free(50))
+    assert calls(free, "free") == [(5, 163)]
+
+
+def test_a_pinned_copy_returns_at_once_and_a_blocking_one_does_not() -> None:
+    pinned = one(Copy("DtoH", 8, 100, 7, 5))
+    assert calls(pinned, "memcpy_async") == [(0, 5)]
+    pageable = one(Copy("DtoH", 8, 100, 7, 5, host="Pageable", blocks=True))
+    assert calls(pageable, "memcpy_async") == [(0, 113)]
+
+
+def test_one_graph_launch_starts_many_kernels_of_one_correlation() -> None:
+    out = one(Launch((kernel(30), kernel(40), kernel(50)), 7, 8, graph=True))
+    assert device_spans(out) == [(10, 40), (42, 82), (84, 134)]
+    assert len({r.correlation for r in out.device}) == 1
+    assert [r.name for r in out.host] == ["graph_launch"]
+
+
+def test_a_capture_starts_nothing() -> None:
+    out = one(CaptureBegin(1), launch(10), launch(10), CaptureEnd(1, 1), launch(10))
+    assert len(out.device) == 1
+    assert len(calls(out, "launch")) == 3
+
+
+def test_a_collective_ends_when_the_last_rank_has_come() -> None:
+    together = Launch((kernel(40, collective="a"),), 7, 5)
+    ranks = simulate(
+        (
+            Program((Thread(1, "early", (together,)),), rank=0),
+            Program((Thread(2, "late", (Work(300), together)),), rank=1),
+        ),
+        FLAT,
+    )
+    assert device_spans(ranks[0]) == [(10, 350)]
+    assert device_spans(ranks[1]) == [(310, 350)]
+
+
+def test_threads_share_one_interpreter_lock() -> None:
+    """Two threads that both want 10 ms of Python take turns of 5 ms; leaving a function needs the lock too."""
+    ms = 1_000_000
+    busy = (Push("python", "a.py(1): f"), Work(10 * ms), Pop())
+    program = Program((Thread(1, "one", busy), Thread(2, "two", busy)), gil=True)
+    first, second = simulate(program, Machine())[0].host
+    assert (first.start_ns, first.end_ns) == (0, 20 * ms)
+    assert (second.start_ns, second.end_ns) == (5 * ms, 20 * ms)
+    waiting = Program((Thread(1, "one", busy), Thread(2, "two", (Sleep(10 * ms),))), gil=True)
+    assert simulate(waiting, Machine())[0].host[0].end_ns == 10 * ms
+
+
+def test_a_late_window_shows_open_frames_and_kernels_without_launches() -> None:
+    out = one(
+        Push("python", "a.py(1): f"), launch(1000), launch(1000), Work(50), WindowStart(), launch(10), Pop()
+    )
+    assert device_spans(out) == [(1011, 2011), (2012, 2022)]
+    assert [r.name for r in out.visible_host()] == ["a.py(1): f", "launch"]
+    assert out.window_start_ns == 60
+    assert out.wall_ns == 2022 - 60
+
+
+def test_the_profilers_own_wait_is_not_the_programs_time() -> None:
+    out = one(launch(1000), ProfilerStop(), Work(5000))
+    assert out.program_end_ns == 1010
+    assert out.window_end_ns > 6000
+
+
+def test_a_task_queue_hands_launches_to_a_second_thread() -> None:
+    machine = Machine(task_queue=True, enqueue_ns=2, dequeue_ns=1, submit_ns=10, wake_ns=3)
+    out = one(Work(4), launch(100), SyncStream(7, ns=1), machine=machine)
+    rows = {r.kind: (r.tid, r.start_ns, r.end_ns) for r in out.host if r.kind in ("enqueue", "dequeue")}
+    assert rows == {"enqueue": (1, 4, 6), "dequeue": (91, 6, 12)}
+    assert device_spans(out) == [(17, 117)]
+    assert calls(out, "stream_sync") == [(12, 120)]
+
+
+def test_a_program_that_waits_for_nothing_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="never recorded"):
+        one(SyncEvent("nobody records this"))
+    first, second = (Launch((kernel(40, collective=key),), 7, 5) for key in ("a", "b"))
+    crossed = (
+        Program((Thread(1, "one", (first, SyncStream(7), second)),), rank=0),
+        Program((Thread(2, "two", (second, SyncStream(7), first)),), rank=1),
+    )
+    with pytest.raises(RuntimeError, match="wait for ever"):
+        simulate(crossed, FLAT)
+
+
+CASES = {case.id: case for case in all_cases()}
+FAST = (
+    "p01-python-gap-sampler",
+    "p15-explicit-sync-event",
+    "p34-launch-bound-small-model",
+    "p54-stream-dependency-pipeline",
+    "p57-collective-decode+busy-sync",
+    "p63-scheduler-busy",
+    "h16-late-window",
+    "h17-lost-launches",
+    "h25-device-only",
+)
+
+
+def test_there_are_enough_cases_and_every_cause_has_some() -> None:
+    planted = [c for c in CASES.values() if c.truth is not None]
+    healthy = [c for c in CASES.values() if c.truth is None]
+    assert len(planted) >= 60
+    assert len(healthy) >= 20
+    assert len(CASES) == len(planted) + len(healthy)
+    assert {c.truth.cause for c in planted if c.truth} == set(CAUSES)
+    alone = Counter(c.truth.cause for c in planted if c.truth and not c.confounders)
+    assert set(alone) == set(CAUSES)
+    assert {x for c in planted for x in c.confounders} == set(CONFOUNDERS)
+    assert {row[0] for row in PLAN} == set(PLANTS)
+
+
+def written(case: Case, form: Form, folder: Path) -> str:
+    path = write(case, form, folder)
+    files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+    return "".join(p.read_text() for p in files if p.suffix in (".json", ".csv"))
+
+
+@pytest.mark.parametrize("form", ["kineto", "ascend-text"])
+def test_a_case_is_the_same_each_time(form: Form, tmp_path: Path) -> None:
+    case = CASES["p63-scheduler-busy"]
+    assert written(case, form, tmp_path / "a") == written(case, form, tmp_path / "b")
+
+
+@pytest.mark.parametrize("name", [n for n in FAST if n.startswith("p")])
+def test_mending_a_planted_fault_wins_what_the_fault_took(name: str) -> None:
+    case = CASES[name]
+    faulty, mended = case.run()[0], case.run(mended=True)[0]
+    assert case.gain_ns() == faulty.wall_ns - mended.wall_ns
+    assert 0.03 * faulty.wall_ns < case.gain_ns() < faulty.wall_ns
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_rows_nest_on_every_thread_and_do_not_overlap_on_a_stream(name: str) -> None:
+    recording = CASES[name].run()[0]
+    for tid in recording.threads:
+        open_: list[int] = []
+        rows = [r for r in recording.host if r.tid == tid]
+        for row in sorted(rows, key=lambda r: (r.start_ns, -r.end_ns)):
+            assert row.end_ns >= row.start_ns
+            while open_ and open_[-1] <= row.start_ns:
+                open_.pop()
+            assert not open_ or row.end_ns <= open_[-1], row
+            open_.append(row.end_ns)
+    lanes: dict[tuple[int, int], int] = {}
+    for device in recording.visible_device():
+        if device.kind == "sync":
+            continue
+        lane = (device.device, device.stream)
+        assert device.start_ns >= lanes.get(lane, 0)
+        lanes[lane] = device.end_ns
+
+
+@pytest.mark.parametrize("form", ["kineto", "ascend-text", "ascend-db"])
+@pytest.mark.parametrize(
+    "name", ["p54-stream-dependency-pipeline", "p57-collective-decode+busy-sync", "h16-late-window"]
+)
+def test_what_is_written_reads_back_with_the_models_own_totals(name: str, form: Form, tmp_path: Path) -> None:
+    case = CASES[name]
+    recording = case.run(chip_for(case, form))[0]
+    headline = analyze(load(write(case, form, tmp_path))).headline
+    truth = device_totals(recording)
+    assert {key: getattr(headline, key) for key in truth} == truth
+
+
+def test_kineto_form_is_what_torch_writes(tmp_path: Path) -> None:
+    document = json.loads(write(CASES["p15-explicit-sync-event"], "kineto", tmp_path).read_text())
+    assert {"schemaVersion", "deviceProperties", "baseTimeNanoseconds", "traceEvents", "traceName"} <= set(
+        document
+    )
+    events = document["traceEvents"]
+    cats = Counter(e.get("cat") for e in events)
+    assert {"cpu_op", "user_annotation", "python_function", "cuda_runtime", "cuda_driver", "kernel", "gpu_memcpy",
+            "cuda_sync", "gpu_user_annotation", "ac2g", "Trace", None} == set(cats)  # fmt: skip
+    starts = {e["id"] for e in events if e.get("cat") == "ac2g" and e["ph"] == "s"}
+    ends = {e["id"] for e in events if e.get("cat") == "ac2g" and e["ph"] == "f"}
+    kernels = [e for e in events if e.get("cat") == "kernel"]
+    assert all(e["args"]["correlation"] in starts & ends for e in kernels)
+    assert all(len(e["args"]["grid"]) == 3 and e["args"]["stream"] == e["tid"] for e in kernels)
+
+
+def test_a_place_is_recognised_in_either_spelling() -> None:
+    truth = Truth("python-gap", python="serve/sampler.py(214): pick_tokens", operators=("aten::item",))
+    assert truth.located("serve/sampler.py:214 pick_tokens", "", "")
+    assert truth.located("sampler.py(214): pick_tokens", "", "")
+    assert truth.located("", "aten::item", "")
+    assert not truth.located("serve/sampler.py:99 other", "aten::mm", "")
+    assert not truth.located("", "", "")
+
+
+def test_unions_of_spans() -> None:
+    assert union_ns([(0, 10), (5, 20), (30, 40)]) == 30
+    assert union_ns([]) == 0
