@@ -1,0 +1,111 @@
+"""One self-contained interactive page: report, timeline and charts. Works from file://, asks for nothing.
+
+The text is plain HTML made here; the timeline and the charts are data islands that `assets/*.js` unpack. A
+content security policy forbids every request and every script but the four of the page (by their hashes), so
+that a name in a hostile trace can do nothing even if an escape were missing.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+
+from stallscope.analyzers.finding import Report
+from stallscope.exporters import html_sections as sections
+from stallscope.exporters.base import writing
+from stallscope.exporters.charts import figures
+from stallscope.exporters.html_data import MAX_SLICES, pack_json, timeline_data
+from stallscope.exporters.html_text import Markup, escape, json_island
+from stallscope.profiler.session import Session
+
+NAME = "html"
+SUFFIX = ".html"
+
+SCRIPTS = ("format.js", "timeline.js", "report.js")
+
+
+def export(session: Session, report: Report, out: Path) -> None:
+    """Write the page. Raises InputError where `out` cannot be written."""
+    text = render(session, report)
+    with writing(out) as file:
+        file.write(text.encode("utf-8"))
+
+
+def render(session: Session, report: Report, max_slices: int = MAX_SLICES) -> str:
+    """The page as text, pure and without a lone surrogate; `max_slices` spans are drawn at most."""
+    timeline = timeline_data(session, report, max_slices)
+    made = figures(report)
+    plotly = _plotly()
+    island = {
+        "version": 1,
+        "slices": timeline.drawn,
+        "findings": [
+            {"code": f.code, "title": f.title, "evidence": len(f.evidence)} for f in report.findings
+        ],
+        "charts": [f["id"] for f in made],
+        "plotly": {"version": plotly["version"], "hash": plotly["sha256"]},
+    }
+    charts = sections.charts(report, made)
+    parts = {
+        "title": escape(f"{report.facts.get('source') or 'recording'} · stallscope"),
+        "policy": escape(_policy(plotly["sha256"])),
+        "style": Markup(_asset("report.css")),
+        "header": sections.header(report),
+        "nav": sections.nav(report, charts is not None),
+        "summary": sections.summary(report),
+        "findings": sections.findings(report),
+        "charts": charts or Markup(""),
+        "tables": sections.tables(report),
+        "recording": sections.recording(report, timeline.left_out, timeline.drawn, timeline.total),
+        "island": json_island(island),
+        "layout": Markup(timeline.layout),
+        "slices": Markup(timeline.slices),
+        "details": Markup(timeline.details),
+        "figures": Markup(pack_json(made)),
+        "plotly": Markup(_plotly_bundle() if made else ""),
+        "scripts": Markup("\n".join(f"<script>{_asset(name)}</script>" for name in SCRIPTS)),
+    }
+    return _fill(_asset("report.html"), parts)
+
+
+def _fill(template: str, parts: dict[str, Markup]) -> str:
+    """The template with each `{{name}}` replaced once; what is filled in is never searched again."""
+    out = []
+    for piece in template.split("{{"):
+        name, closed, rest = piece.partition("}}")
+        out.append(parts[name] + rest if closed else piece)
+    return "".join(out)
+
+
+def _policy(plotly_hash: str) -> str:
+    hashes = [f"'sha256-{_sha256(_asset(name))}'" for name in SCRIPTS] + [f"'sha256-{plotly_hash}'"]
+    return (
+        f"default-src 'none'; script-src {' '.join(hashes)}; style-src 'unsafe-inline'; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _sha256(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
+
+
+@lru_cache
+def _asset(name: str) -> str:
+    return (resources.files("stallscope.exporters") / "assets" / name).read_text(encoding="utf-8")
+
+
+@lru_cache
+def _plotly() -> dict[str, str]:
+    """Name, version and script hash of the plotly.js bundle that ships with the package."""
+    known: dict[str, str] = json.loads(_asset("vendor/plotly.json"))
+    return known
+
+
+def _plotly_bundle() -> str:
+    """The bundle as it is stored, gzip, in base64."""
+    packed = (resources.files("stallscope.exporters") / "assets" / "vendor" / _plotly()["file"]).read_bytes()
+    return base64.b64encode(packed).decode("ascii")

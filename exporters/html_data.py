@@ -1,0 +1,657 @@
+"""The timeline of a page as bytes: which slices it draws, in which lanes, and how they are packed.
+
+Rows are (track, depth); of a device stream, where nothing is nested, the lanes that keep overlapping
+slices apart. All slices of one row follow each other by start, and never overlap as drawn:
+
+    gap    start less the drawn end of the slice before it in the row (the row's first: its start)
+    dur    drawn length; where the true one is longer, `clipped` says so
+    name   index into the table of (name, kind) pairs
+
+Each column is an unsigned integer of the fewest bytes that hold its largest value, stored plane by plane
+(all lowest bytes first), which halves what zlib makes of it. Exact to the nanosecond. What is read only
+after a click (time in children, launch links, ids, arguments) is a second blob that the page leaves packed.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stallscope.analyzers.finding import Finding, Report
+from stallscope.analyzers.idle import IDLE_CLASSES
+from stallscope.analyzers.run import Run
+from stallscope.exporters.html_text import clean
+from stallscope.exporters.lanes import assign_disjoint_lanes
+from stallscope.profiler import intervals
+from stallscope.profiler.ids import NO_ID, TEXT_ID_BASE, decode_id
+from stallscope.profiler.kinds import KIND_NAMES, Kind
+from stallscope.profiler.session import Session
+from stallscope.profiler.timeline import Timeline, Track
+
+Int64 = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.intp]
+
+MAX_SLICES = 1_000_000
+"""Slices a page draws: all of the device's first, then host slices by length. 1 M opens in about a second."""
+MAX_GAPS = 100_000
+MAX_EVIDENCE = 2_000
+"""Evidence spans of one finding that a page can step through."""
+MAX_COUNTERS = 24
+COUNTER_POINTS = 2_000
+OVERVIEW_BINS = 512
+FOLDED_LEVELS = 64
+"""Levels of one track that are open at first; deeper ones unfold on a click."""
+MAX_ARGUMENT_SETS = 20_000
+LONGEST_ARGUMENT = 400
+
+KIND_GAP, KIND_STEP, KIND_FINDING = 13, 14, 15
+PAGE_KINDS = [KIND_NAMES[k] for k in Kind] + ["idle gap", "step", "finding"]
+
+# Arguments worth a line when a slice is clicked. Ids have their own columns or mean nothing to a reader.
+ARGUMENTS = (
+    "Input Dims", "Input type", "Input Shapes", "Input Data Types", "Input Formats", "Output Shapes",
+    "Output Data Types", "Concrete Inputs", "Input Strides", "grid", "block", "Block Dim", "Block Num", "Task Type",
+    "registers per thread", "shared memory", "bytes", "Bytes", "kind", "est. achieved occupancy %",
+    "blocks per SM", "warps per SM", "memory bandwidth (GB/s)", "flops", "Collective name", "In msg nelems",
+    "Out msg nelems", "dtype", "Group size", "Process Group Name", "In split size", "Out split size",
+    "context", "priority", "graph node id", "kernel", "kernel_name", "kernel_backend", "num_warps", "num_stages",
+    "Call stack", "Fwd thread id", "Sequence number",
+)  # fmt: skip
+
+
+@dataclass
+class PageTrack:
+    """One track of the page: a strip, a stream, a thread. `rows` are (depth, first slice, slices)."""
+
+    label: str
+    kind: str
+    track: int = -1
+    title: str = ""
+    rows: list[tuple[int, int]] = field(default_factory=list)
+    folded: bool = False
+    finding: int = -1
+
+    def plain(self) -> dict[str, Any]:
+        return {"label": clean(self.label, 120), "kind": self.kind, "track": self.track, "title": clean(self.title),
+                "rows": self.rows, "folded": self.folded, "finding": self.finding}  # fmt: skip
+
+
+@dataclass
+class PageTimeline:
+    """What `report.js` gets: packed blobs (base64 text) and what to say about what was left out."""
+
+    layout: str
+    slices: str
+    details: str
+    drawn: int
+    total: int
+    left_out: list[str]
+
+
+@dataclass
+class _Lanes:
+    """Slices of one track in page order: `row` is the timeline row or -1, `level` the row of the track."""
+
+    start: Int64
+    dur: Int64
+    name: Int64
+    level: Int64
+    row: Int64
+
+
+def timeline_data(session: Session, report: Report, max_slices: int = MAX_SLICES) -> PageTimeline:
+    """Pack a session's timeline for the page; at most `max_slices` spans, more are counted and left out."""
+    return _Packer(session, report, max_slices).pack()
+
+
+def pack_json(value: Any) -> str:
+    """JSON, deflated, as base64 text."""
+    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    return _base64(text.encode("ascii"))
+
+
+def _base64(raw: bytes) -> str:
+    return base64.b64encode(zlib.compress(raw, 6)).decode("ascii")
+
+
+def planes(values: npt.NDArray[Any]) -> tuple[bytes, int]:
+    """Byte planes of non-negative integers and how many: the fewest that hold the largest value.
+
+    >>> planes(np.array([1, 258]))
+    (b'\\x01\\x02\\x00\\x01', 2)
+    """
+    if len(values) == 0:
+        return b"", 1
+    width = max(1, (int(values.max()).bit_length() + 7) // 8)
+    raw = np.ascontiguousarray(values, dtype="<u8").view(np.uint8).reshape(-1, 8)
+    return raw[:, :width].T.tobytes(), width
+
+
+def zigzag(values: npt.NDArray[Any]) -> Int64:
+    """Small integers of either sign as small non-negative ones: 0, -1, 1, -2 ... become 0, 1, 2, 3 ..."""
+    v = np.asarray(values, np.int64)
+    return (v << 1) ^ (v >> 63)
+
+
+class _Packer:
+    def __init__(self, session: Session, report: Report, max_slices: int) -> None:
+        self.timeline: Timeline = session.timeline
+        self.report = report
+        self.run = Run(session)
+        self.max_slices = max_slices
+        self.left_out: list[str] = []
+        self.groups: list[dict[str, Any]] = []
+        self.parts: list[_Lanes] = []
+        self.count = 0
+        self.row_starts: list[int] = []
+        self.names: dict[tuple[str, int], int] = {}
+        self.gap_parts: list[tuple[int, Int64, Int64, Int64]] = []
+
+    # -- which slices --------------------------------------------------------------------------------
+
+    def pack(self) -> PageTimeline:
+        kept = self._kept()
+        self.codes, self.name_table = self._name_codes(kept)
+        by_track = self._tracks_of(kept)
+        self._findings_group()
+        self._steps_group()
+        self._device_groups(by_track)
+        self._process_groups(by_track)
+        slices = _concat(self.parts)
+        base = int(slices.start.min()) if len(slices.start) else 0
+        columns = _columns(slices, self.row_starts, base)
+        layout = self._layout(columns, slices, base)
+        raw = columns.gap[0] + columns.dur[0] + columns.name[0]
+        return PageTimeline(
+            layout=pack_json(layout),
+            slices=_base64(raw),
+            details=self._details(slices),
+            drawn=len(kept),
+            total=len(self.timeline),
+            left_out=self.left_out,
+        )
+
+    def _kept(self) -> Rows:
+        """Rows that are drawn, in timeline order: device tracks first, then the longest."""
+        spans = self.timeline.spans
+        if len(spans) <= self.max_slices:
+            return np.arange(len(spans))
+        on_device = np.array([t.role == "device" for t in self.timeline.tracks])[spans.track]
+        weight = spans.dur_ns + np.where(on_device, 1 << 61, 0)
+        dropped = len(spans) - self.max_slices
+        order = np.argpartition(weight, dropped)
+        lost, kept = order[:dropped], order[dropped:]
+        lost_device = int(on_device[lost].sum())
+        longest = int(spans.dur_ns[lost].max())
+        self.left_out.append(
+            f"{len(spans) - self.max_slices:,} of {len(spans):,} slices are not drawn: "
+            f"{dropped - lost_device:,} host slices and {lost_device:,} device slices, the shortest ones "
+            f"(none longer than {longest:,} ns). Every number outside the timeline counts them; "
+            "the Chrome trace export holds all of them."
+        )
+        return np.sort(kept)
+
+    def _name_codes(self, kept: Rows) -> tuple[Int64, list[tuple[str, int]]]:
+        """For each timeline row the index of its (name, kind) pair, the most frequent pair first."""
+        spans = self.timeline.spans
+        pair = spans.name[kept].astype(np.int64) * 16 + spans.kind[kept]
+        distinct, inverse, counts = np.unique(pair, return_inverse=True, return_counts=True)
+        order = np.argsort(-counts, kind="stable")
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
+        codes = np.zeros(len(spans), np.int64)
+        codes[kept] = rank[inverse.reshape(-1)] if len(kept) else 0
+        texts = self.timeline.strings
+        table = [(clean(texts[int(distinct[i]) // 16]), int(distinct[i]) % 16) for i in order]
+        self.names = {}
+        return codes, table
+
+    def _extra_name(self, text: str, kind: int) -> int:
+        """The index of a name the page adds itself (gap classes, steps, findings)."""
+        key = (clean(text), kind)
+        if key not in self.names:
+            self.names[key] = len(self.name_table)
+            self.name_table.append(key)
+        return self.names[key]
+
+    def _tracks_of(self, kept: Rows) -> dict[int, Rows]:
+        track = self.timeline.spans.track[kept]
+        cuts = np.searchsorted(track, np.arange(len(self.timeline.tracks) + 1))
+        return {
+            t: kept[cuts[t] : cuts[t + 1]] for t in range(len(self.timeline.tracks)) if cuts[t + 1] > cuts[t]
+        }
+
+    # -- groups --------------------------------------------------------------------------------------
+
+    def _group(self, label: str, kind: str, tracks: list[PageTrack]) -> None:
+        if tracks:
+            self.groups.append(
+                {"label": clean(label, 160), "kind": kind, "tracks": [t.plain() for t in tracks]}
+            )
+
+    def _add(self, track: PageTrack, part: _Lanes) -> PageTrack:
+        """Append slices (sorted by level, then start) to the page and note their rows on the track."""
+        levels = int(part.level.max()) + 1 if len(part.level) else 0
+        counts = np.bincount(part.level, minlength=levels)
+        first = self.count
+        for count in counts.tolist():
+            track.rows.append((first, count))
+            if count:
+                self.row_starts.append(first)
+            first += count
+        self.count = first
+        self.parts.append(part)
+        return track
+
+    def _span_track(self, number: int, rows: Rows) -> PageTrack:
+        source = self.timeline.tracks[number]
+        spans = self.timeline.spans
+        start, dur = spans.start_ns[rows], spans.dur_ns[rows]
+        level = _lanes(start, start + dur) if source.role == "device" else spans.depth[rows].astype(np.int64)
+        order = _by_level(level)
+        part = _Lanes(
+            start[order], dur[order], self.codes[rows][order], level[order], rows[order].astype(np.int64)
+        )
+        kind = {"device": "stream", "host": "thread"}.get(source.role, "label")
+        track = PageTrack(
+            source.name.replace(" )", ")").strip(),
+            kind,
+            number,
+            title=_track_title(source),
+            folded=kind == "label",
+        )
+        return self._add(track, part)
+
+    def _strip(self, label: str, kind: str, start: Int64, end: Int64, names: Int64, title: str) -> PageTrack:
+        level = _lanes(start, end)
+        order = _by_level(level)
+        none = np.full(len(start), -1, np.int64)
+        part = _Lanes(start[order], (end - start)[order], names[order], level[order], none)
+        return self._add(PageTrack(label, kind, title=title), part)
+
+    def _findings_group(self) -> None:
+        tracks = []
+        for number, finding in enumerate(self.report.findings):
+            shown = evidence_shown(finding)
+            if not shown:
+                continue
+            start = np.array([finding.evidence[i].start_ns for i in shown], np.int64)
+            end = np.maximum([finding.evidence[i].end_ns for i in shown], start)
+            order = np.argsort(start, kind="stable")
+            name = self._extra_name(f"{finding.code} {finding.title}", KIND_FINDING)
+            codes = np.full(len(start), name, np.int64)
+            track = self._strip(finding.code, "finding", start[order], end[order], codes, finding.title)
+            track.finding = number
+            tracks.append(track)
+        self._group("Findings", "findings", tracks)
+
+    def _steps_group(self) -> None:
+        steps = sorted(self.report.steps, key=lambda s: s.start_ns)
+        if not steps:
+            return
+        start = np.array([s.start_ns for s in steps], np.int64)
+        end = start + np.array([s.dur_ns for s in steps], np.int64)
+        names = np.array([self._extra_name(s.name, KIND_STEP) for s in steps], np.int64)
+        self._group(
+            "Steps", "steps", [self._strip("steps", "step", start, end, names, "steps on the host clock")]
+        )
+
+    def _device_groups(self, by_track: dict[int, Rows]) -> None:
+        tracks = self.timeline.tracks
+        devices: dict[tuple[int, int], list[int]] = {}
+        for number in by_track:
+            if tracks[number].role == "device":
+                devices.setdefault((tracks[number].rank, tracks[number].device), []).append(number)
+        many_ranks = len({rank for rank, _ in devices}) > 1
+        for rank, device in sorted(devices):
+            mine = devices[rank, device]
+            key = max(device, 0) + (1000 * max(rank, 0) if many_ranks else 0)
+            name = self.run.device_name(key)
+            homes = {(tracks[n].rank, tracks[n].process) for n in mine}
+            labels = [
+                n for n in by_track
+                if tracks[n].role == "label" and (tracks[n].rank, tracks[n].process) in homes
+                and (tracks[n].device in (-1, device))
+            ]  # fmt: skip
+            page = self._gap_strips(key)
+            page += [
+                self._span_track(n, by_track.pop(n))
+                for n in sorted(mine, key=lambda n: _natural(tracks[n].stream))
+            ]
+            page += [self._span_track(n, by_track.pop(n)) for n in labels]
+            label = f"Device {max(device, 0)}" + (f" · {name}" if name else "")
+            self._group(label + (f" · rank {rank}" if many_ranks else ""), "device", page)
+
+    def _gap_strips(self, key: int) -> list[PageTrack]:
+        """The idle time of one device, cut where its cause changes."""
+        account = self.run.idle.get(key)
+        if account is None or len(account.pieces) == 0:
+            return []
+        gaps, pieces = account.view.gaps, account.pieces
+        # neighbours with one cause become one slice; its host row is that of the longest of them
+        new = np.ones(len(pieces), bool)
+        new[1:] = (np.diff(pieces.gap) != 0) | (np.diff(pieces.cause) != 0)
+        first = np.flatnonzero(new)
+        of_slice = np.cumsum(new) - 1
+        row = np.full(len(first), -1, np.int64)
+        by_length = np.argsort(pieces.dur_ns, kind="stable")
+        row[of_slice[by_length]] = pieces.row[by_length]
+        start, end = pieces.start_ns[first], np.maximum.reduceat(pieces.end_ns, first)
+        chosen = np.arange(len(first))
+        if len(first) > MAX_GAPS:
+            chosen = np.sort(np.argpartition(end - start, len(first) - MAX_GAPS)[-MAX_GAPS:])
+            self.left_out.append(
+                f"device {key}: only the longest {MAX_GAPS:,} of {len(first):,} pieces of idle time are drawn."
+            )
+        cause = pieces.cause[first][chosen]
+        names = np.full(len(IDLE_CLASSES), -1, np.int64)
+        for number, name in enumerate(IDLE_CLASSES):
+            if (cause == number).any():
+                names[number] = self._extra_name(name, KIND_GAP)
+        at = self.count
+        track = self._strip("idle", "gap", start[chosen], end[chosen], names[cause], "device idle, by cause")
+        gap = pieces.gap[first][chosen]
+        self.gap_parts.append((at, gaps.ended_by[gap].astype(np.int64), row[chosen], gaps.dur_ns[gap]))
+        return [track]
+
+    def _process_groups(self, by_track: dict[int, Rows]) -> None:
+        tracks, spans = self.timeline.tracks, self.timeline.spans
+        linked = spans.launch_row[spans.launch_row >= 0]
+        launches = (
+            np.bincount(spans.track[linked], minlength=len(tracks))
+            if len(linked)
+            else np.zeros(len(tracks), int)
+        )
+        homes: dict[tuple[int, str], list[int]] = {}
+        for number in by_track:
+            homes.setdefault((tracks[number].rank, str(tracks[number].process)), []).append(number)
+
+        def weight(number: int) -> tuple[bool, int, int]:
+            rows = by_track[number]
+            top = rows[spans.depth[rows] == 0]
+            return tracks[number].role == "label", -int(launches[number]), -int(spans.dur_ns[top].sum())
+
+        ordered = sorted(homes.items(), key=lambda item: min(weight(n) for n in item[1]))
+        many_ranks = len({rank for rank, _ in homes}) > 1
+        for (rank, _), numbers in ordered:
+            numbers = sorted(numbers, key=weight)
+            label = _process_label(tracks[numbers[0]]) + (f" · rank {rank}" if many_ranks else "")
+            self._group(label, "process", [self._span_track(n, by_track[n]) for n in numbers])
+
+    # -- what goes with it ----------------------------------------------------------------------------
+
+    def _layout(self, columns: _Columns, slices: _Lanes, base: int) -> dict[str, Any]:
+        start, end = self._range()
+        return {
+            "version": 1,
+            "start": start,
+            "end": end,
+            "base": base,
+            "slices": len(slices.start),
+            "widths": [columns.gap[1], columns.dur[1], columns.name[1]],
+            "clipped": columns.clipped,
+            "kinds": PAGE_KINDS,
+            "names": [n for n, _ in self.name_table],
+            "nameKinds": [k for _, k in self.name_table],
+            "classText": IDLE_CLASSES,
+            "groups": self.groups,
+            "counters": _counters(self.timeline),
+            "overview": self._overview(start, end),
+            "folded": FOLDED_LEVELS,
+            "evidence": [evidence_rows(f) for f in self.report.findings],
+        }
+
+    def _range(self) -> tuple[int, int]:
+        spans = self.timeline.spans
+        start = int(spans.start_ns.min()) if len(spans) else 0
+        end = int(spans.end_ns.max()) if len(spans) else 0
+        for times in (self.timeline.counters.time_ns, self.timeline.allocations.time_ns):
+            if len(times):
+                start, end = min(start, int(times.min())), max(end, int(times.max()))
+        return start, max(end, start + 1)
+
+    def _overview(self, start: int, end: int) -> list[dict[str, Any]]:
+        """Busy permille of each device, or of the host, in equal bins of the whole range."""
+        edges: Int64 = np.linspace(start, end, OVERVIEW_BINS + 1).astype(np.int64)
+        lines = [(f"device {n}", view.busy) for n, view in list(self.run.devices.items())[:8]]
+        if not lines:
+            spans = self.timeline.spans
+            top = np.flatnonzero(spans.depth == 0)
+            host = np.array([t.role == "host" for t in self.timeline.tracks] or [False])
+            top = top[host[spans.track[top]]]
+            lines = [("host", intervals.union(spans.start_ns[top], spans.end_ns[top]))]
+        width = np.maximum(np.diff(edges), 1)
+        return [
+            {
+                "label": label,
+                "permille": (1000 * intervals.covered(busy, edges[:-1], edges[1:]) // width).tolist(),
+            }
+            for label, busy in lines
+        ]
+
+    def _details(self, slices: _Lanes) -> str:
+        """The second blob: a JSON head, a zero byte, then its byte planes one after the other."""
+        spans = self.timeline.spans
+        real = slices.row >= 0
+        row = slices.row[real]
+        at = np.full(len(spans), -1, np.int64)
+        at[row] = np.flatnonzero(real)
+        head: dict[str, Any] = {"columns": []}
+        body: list[bytes] = []
+
+        def put(name: str, values: npt.NDArray[Any]) -> None:
+            raw, width = planes(values)
+            head["columns"].append([name, len(values), width])
+            body.append(raw)
+
+        on_tree = np.array([t.role != "device" for t in self.timeline.tracks] or [False])[spans.track[row]]
+        put("child", np.maximum(spans.dur_ns[row] - spans.self_ns[row], 0) * on_tree)
+        linked = np.flatnonzero(spans.launch_row[row] >= 0)
+        launch = at[spans.launch_row[row[linked]]]
+        put("linked", np.diff(at[row[linked]], prepend=0))
+        put("launch", zigzag(np.diff(launch, prepend=0)))
+        for name, ids in (("correlation", spans.correlation), ("external", spans.external_id)):
+            numbers, texts = self._ids(ids[row])
+            put(name, numbers)
+            head[name + "Text"] = texts
+        codes, head["args"] = self._arguments(row)
+        put("args", codes)
+        head["gaps"] = []
+        for first, ended_by, host_row, gap_ns in self.gap_parts:
+            head["gaps"].append([first, len(gap_ns)])
+            put("endedBy", zigzag(np.diff(at[ended_by], prepend=0)))
+            put(
+                "hostRow",
+                zigzag(np.diff(np.where(host_row >= 0, at[np.maximum(host_row, 0)], -1), prepend=0)),
+            )
+            put("gap", gap_ns)
+        text = json.dumps(head, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+        return _base64(text.encode("ascii") + b"\0" + b"".join(body))
+
+    def _ids(self, ids: Int64) -> tuple[Int64, dict[str, str]]:
+        """Differences of the ids (0: the id before it), and as text those that JavaScript cannot hold."""
+        plain = (ids != NO_ID) & (ids > TEXT_ID_BASE) & (np.abs(ids) < 1 << 52)
+        odd = np.flatnonzero((ids != NO_ID) & ~plain)
+        texts = self.timeline.strings.texts
+        text = {
+            str(i): clean(str(decode_id(int(ids[i]), texts)), 80) for i in odd.tolist()[:MAX_ARGUMENT_SETS]
+        }
+        # NO_ID becomes 0 here; producers use 0 for "none" as well
+        return zigzag(np.diff(np.where(plain, ids, 0), prepend=0)), text
+
+    def _arguments(self, row: Int64) -> tuple[Int64, dict[str, Any]]:
+        """For each slice 0 or 1 + the index of its set of arguments; the sets as indices into value lists."""
+        store, source = self.timeline.args, self.timeline.spans.source
+        known = [k for k in ARGUMENTS if k in store.keys]
+        codes = np.zeros(len(row), np.int64)
+        sets: list[list[int]] = [[]]
+        keys: list[dict[str, Any]] = []
+        skipped: list[str] = []
+        events = max(
+            int(source.max()) + 1 if len(source) else 0, int(store.event[-1]) + 1 if len(store) else 0
+        )
+        for key in known:
+            by_event, values = store.codes(key, events)
+            mine = by_event[source[row]].astype(np.int64) + 1
+            if not mine.any():
+                continue
+            distinct, inverse = np.unique(codes * (len(values) + 1) + mine, return_inverse=True)
+            if len(distinct) > MAX_ARGUMENT_SETS:
+                skipped.append(key)
+                continue
+            number = len(keys)
+            used = np.unique(distinct % (len(values) + 1))
+            used = used[used > 0]
+            place = {int(u): i for i, u in enumerate(used.tolist())}
+            keys.append({"key": clean(key, 60), "values": [_argument(values[u - 1]) for u in used.tolist()]})
+            old = sets
+            sets = []
+            for code in distinct.tolist():
+                before, value = divmod(code, len(values) + 1)
+                sets.append(old[before] + ([number, place[value]] if value else []))
+            codes = inverse.reshape(-1).astype(np.int64)
+        return codes, {"keys": keys, "sets": sets, "skipped": skipped}
+
+
+def _argument(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return clean(text, LONGEST_ARGUMENT)
+
+
+@dataclass
+class _Columns:
+    """Byte planes and their widths; `clipped` pairs of (slice, true duration)."""
+
+    gap: tuple[bytes, int]
+    dur: tuple[bytes, int]
+    name: tuple[bytes, int]
+    clipped: list[list[int]]
+
+
+def _columns(slices: _Lanes, row_starts: list[int], base: int) -> _Columns:
+    """Byte planes of the drawn slices. Where a slice reaches into the next of its row (rounding, or a
+    child that outlives its parent) it is drawn up to there, and `clipped` keeps its true length."""
+    start, dur = slices.start, slices.dur
+    if len(start) == 0:
+        return _Columns((b"", 1), (b"", 1), (b"", 1), [])
+    new_row = np.zeros(len(start), bool)
+    new_row[row_starts] = True
+    room = np.append(start[1:], 0) - start
+    followed = np.append(~new_row[1:], False)
+    drawn = np.where(followed & (room < dur), room, dur)
+    gap = start - base
+    gap[1:] = np.where(new_row[1:], gap[1:], start[1:] - (start + drawn)[:-1])
+    clipped = np.flatnonzero(drawn != dur)
+    pairs = [[int(i), int(dur[i])] for i in clipped.tolist()]
+    return _Columns(planes(gap), planes(drawn), planes(slices.name), pairs)
+
+
+def _concat(parts: list[_Lanes]) -> _Lanes:
+    none = np.zeros(0, np.int64)
+    names = ("start", "dur", "name", "level", "row")
+    return _Lanes(*(np.concatenate([none, *(getattr(p, n) for p in parts)]) for n in names))
+
+
+def _lanes(start: Int64, end: Int64) -> Int64:
+    return assign_disjoint_lanes(start, end).astype(np.int64)
+
+
+def _by_level(level: Int64) -> Rows:
+    """A stable order by level; 16-bit keys sort in linear time."""
+    if len(level) and int(level.max()) < 1 << 16:
+        return np.argsort(level.astype(np.uint16), kind="stable")
+    return np.argsort(level, kind="stable")
+
+
+def evidence_shown(finding: Finding) -> list[int]:
+    """Which evidence spans of a finding the page draws, by start: all, or the longest ones."""
+    spans = finding.evidence
+    longest = sorted(range(len(spans)), key=lambda i: spans[i].start_ns - spans[i].end_ns)[:MAX_EVIDENCE]
+    return sorted(longest, key=lambda i: (spans[i].start_ns, spans[i].end_ns))
+
+
+def evidence_rows(finding: Finding) -> dict[str, Any]:
+    """Evidence as the page steps through it: `rows` of [track, start, end, label], how many there are in
+    all, and which one to show first (the longest)."""
+    shown = [finding.evidence[i] for i in evidence_shown(finding)]
+    lengths = [e.end_ns - e.start_ns for e in shown]
+    return {
+        "rows": [[e.track, e.start_ns, max(e.end_ns, e.start_ns), clean(e.label, 200)] for e in shown],
+        "total": len(finding.evidence),
+        "first": lengths.index(max(lengths)) if lengths else -1,
+    }
+
+
+def _counters(timeline: Timeline) -> list[dict[str, Any]]:
+    """Counter lines of the page: at most COUNTER_POINTS each, the extremes of every bucket kept."""
+    counters, memory = timeline.counters, timeline.allocations
+    lines: list[dict[str, Any]] = []
+    pairs = np.unique(np.stack([counters.track.astype(np.int64), counters.name.astype(np.int64)]), axis=1).T
+    for track, name in pairs.tolist()[:MAX_COUNTERS]:
+        mine = (counters.track == track) & (counters.name == name)
+        lines.append(_line(timeline.strings[name], counters.time_ns[mine], counters.value[mine], "", track))
+    for device in np.unique(memory.device).tolist()[:MAX_COUNTERS]:
+        mine = (memory.device == device) & (memory.total_bytes >= 0)
+        if mine.any():
+            where = f"device {device}" if device >= 0 else "host"
+            values = memory.total_bytes[mine].astype(np.float64)
+            lines.append(_line(f"allocated, {where}", memory.time_ns[mine], values, "bytes", -1))
+    return [line for line in lines if line["times"]]
+
+
+def _line(label: str, times: Int64, values: npt.NDArray[np.float64], unit: str, track: int) -> dict[str, Any]:
+    good = np.isfinite(values)
+    order = np.argsort(times[good], kind="stable")
+    times, values = times[good][order], values[good][order]
+    keep = extremes(values, COUNTER_POINTS)
+    return {
+        "label": clean(label, 120),
+        "unit": unit,
+        "track": track,
+        "points": len(times),
+        "times": times[keep].tolist(),
+        "values": values[keep].tolist(),
+        "low": float(values.min()) if len(values) else None,
+        "high": float(values.max()) if len(values) else None,
+    }
+
+
+def extremes(values: npt.NDArray[np.float64], most: int) -> Rows:
+    """Indices of at most `most` values: everything, or first, lowest and highest of equal buckets.
+
+    >>> extremes(np.array([1.0, 9.0, 2.0, 3.0, 0.0, 4.0]), 4).tolist()
+    [0, 1, 3, 4]
+    """
+    if len(values) <= most:
+        return np.arange(len(values))
+    edges = np.linspace(0, len(values), most // 2 + 1).astype(np.intp)
+    picks = set()
+    for lo, hi in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        if hi > lo:
+            picks |= {lo + int(values[lo:hi].argmin()), lo + int(values[lo:hi].argmax())}
+    return np.array(sorted(picks), np.intp)
+
+
+def _natural(value: int | str) -> tuple[int, str]:
+    return (value, "") if isinstance(value, int) else (1 << 62, str(value))
+
+
+def _track_title(track: Track) -> str:
+    parts = [track.name.strip()]
+    if track.process != -1:
+        parts.append(f"process {track.process}" + (f" ({track.process_name})" if track.process_name else ""))
+    if track.role == "device":
+        parts.append(f"device {track.device}, stream {track.stream}")
+    return ", ".join(parts)
+
+
+def _process_label(track: Track) -> str:
+    if track.process_name:
+        return f"{track.process_name} · process {track.process}"
+    return f"Process {track.process}" if track.process != -1 else "Process"
