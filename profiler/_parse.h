@@ -376,6 +376,13 @@ static inline const u8 *SCAN(next_key)(Tokens *t, const u8 *p, const u8 *end, in
                 n = t->scratch.length;
             }
             *key = SCAN(event_key)(text, n);
+            if (*key == AT_OTHER && UNLIKELY(text != t->scratch.data && (escaped || !is_clean_text(text, n)))) {
+                Status status = t->clean_text(t, text, n, offset_of(t, p)); /* to be counted */
+                if (status != OK) {
+                    t->why = status;
+                    return NULL;
+                }
+            }
         }
     }
     guess_learn(g, start, (size_t)(p - start), *kind, *key);
@@ -387,7 +394,7 @@ static const u8 *SCAN(event)(Tokens *t, const u8 *p, const u8 *end) {
     Row row = {NO_TIME, NO_TIME, NO_ID, NO_ID, NO_ID, -1, -1, 0};
     size_t args_from = t->args;
     int state = AT_START, in_args = 0, kind = 0, key = 0;
-    int64_t id2 = NO_ID;
+    int64_t id2 = NO_ID, nonfinite = t->nonfinite;
     p++;
     for (;;) {
         p = SCAN(next_key)(t, p, end, state, in_args, &kind, &key);
@@ -449,6 +456,7 @@ static const u8 *SCAN(event)(Tokens *t, const u8 *p, const u8 *end) {
         }
     }
     t->args = args_from;
+    t->nonfinite = nonfinite; /* the event will be read again, or mended */
     return NULL;
 }
 
@@ -505,6 +513,18 @@ static const u8 *SCAN(mend)(Tokens *t, const u8 *p, const u8 *end) {
     return p + skip;
 }
 
+/* A list whose first item is an event: 1 yes, 0 no, -1 the text ends before it tells. */
+static int SCAN(wraps_event)(const u8 *p, const u8 *end) {
+    while (p < end && (*p == '[' || is_space(*p))) p++;
+    if (p < end && *p != '{') return 0;
+    if (p < end) p = SCAN(skip_space)(p + 1, end);
+    if (p < end && *p != '"') return 0;
+    if (end - p < 8) return -1;
+    for (size_t n = 2; n <= 4; n++)
+        if (p[n + 1] == '"') return SCAN(event_key)(p + 1, n) != AT_OTHER;
+    return 0;
+}
+
 /* Elements of the event list from `text` on. Returns how many bytes are done with: everything, up to the
  * start of an unfinished element, or up to behind the closing bracket (then t->done is set). */
 static size_t SCAN(elements)(Tokens *t, const u8 *text, const u8 *end) {
@@ -520,7 +540,12 @@ static size_t SCAN(elements)(Tokens *t, const u8 *text, const u8 *end) {
             t->done = 1;
             return (size_t)(p + 1 - text);
         }
-        const u8 *next = *p == '{' ? SCAN(event)(t, p, end) : SCAN(other_element)(t, p, end);
+        const u8 *next;
+        int stray = *p == '[' ? SCAN(wraps_event)(p, end) : 0;
+        if (*p == '{')
+            next = SCAN(event)(t, p, end);
+        else
+            next = stray ? SCAN(stop)(t, stray < 0 ? end : p, end) : SCAN(other_element)(t, p, end);
         if (UNLIKELY(!next)) {
             if (t->why > BAD) break;
             if (t->why == MORE && !t->final && (size_t)(end - p) < MAX_EVENT) break;

@@ -26,6 +26,7 @@ from stallscope.profiler.readers.event_repair import (
     is_mangled_path,
     is_strict,
     nested_end,
+    wraps_event,
 )
 from stallscope.profiler.readers.trace_events import RawEvents, Spill, decimal_ns
 from stallscope.profiler.timeline import (
@@ -204,6 +205,8 @@ class PythonEngine:
     def _other_end(buffer: bytes, at: int) -> int:
         """Behind an element that is no object; 0 if it goes on behind the text, -1 if it is none."""
         if buffer[at : at + 1] == b"[":
+            if wraps_event(buffer[at : at + 1000]):
+                return -1
             end, deepest = nested_end(buffer, at)
             end = -1 if deepest > MAX_DEPTH else end
         else:

@@ -25,6 +25,7 @@ _PHASE = re.compile(rb'"ph"\s*:\s*"')
 _NEXT_OBJECT = re.compile(rb"\}\s*,?\s*\{")
 _LIST_END = re.compile(rb'\}\s*\](?=\s*(?:,\s*"[^"\\]{1,100}"\s*:|\}\s*(?:[{\[]|$)|$))')
 _LOOK_AHEAD = 4096
+_MAX_PENDING = 4096
 
 _SPACE = re.compile(rb"[ \t\r\n]*")
 _BETWEEN = re.compile(rb"[ \t\r\n,]*")
@@ -90,10 +91,33 @@ class Mender:
 
     def __init__(self, notes: Notes) -> None:
         self.notes = notes
+        # Faults inside the event that is being read, by place: it may be read again, after more text came or
+        # because the whole event turns out to be damaged.
+        self._pending: dict[tuple[int, str], int] = {}
 
     def count(self, code: str, offset: int, count: int = 1) -> None:
-        severity, text = _TEXTS[code]
-        self.notes.add(code, severity, text, count, f"byte {offset}")
+        """Count a fault at a byte of the input, once however often it is met."""
+        if count <= 0:
+            return
+        self._pending[offset, code] = count
+        if len(self._pending) > _MAX_PENDING:
+            self.settle(_MAX_PENDING // 2)
+
+    def settle(self, keep: int = 0) -> None:
+        """Put the counts into the notes, but for the last ones."""
+        while len(self._pending) > keep:
+            offset, code = place = next(iter(self._pending))
+            severity, text = _TEXTS[code]
+            self.notes.add(code, severity, text, self._pending.pop(place), f"byte {offset}")
+
+    def _take(self, other: Mender) -> None:
+        other.settle()
+        self.notes.extend(other.notes)
+
+    def _forget(self, offset: int) -> None:
+        """The event at this offset is read in another way: what was counted in it counts anew."""
+        while self._pending and (place := next(reversed(self._pending)))[0] >= offset:
+            del self._pending[place]
 
     # -- texts -------------------------------------------------------------------------------------
 
@@ -139,7 +163,7 @@ class Mender:
             return None
         if parser.hard:
             return None
-        self.notes.extend(trial.notes)
+        self._take(trial)
         return parser.at, bytes(parser.out)
 
     def clean_json(self, raw: bytes, offset: int) -> bytes:
@@ -159,6 +183,10 @@ class Mender:
 
         A skip of 0 asks for a longer window; with `final` there is none, and the skip is never 0.
         """
+        self._forget(offset)
+        if wraps_event(window):
+            self.count("stray-bracket", offset)
+            return 1, b""
         boundary = self._next_event(window, final)
         if boundary is None and not final:
             return 0, b""
@@ -194,7 +222,7 @@ class Mender:
         if parser is None or not _PHASE.search(bytes(parser.out)):
             self.count("bad-event-skipped", offset)
             return b""
-        self.notes.extend(parser.mender.notes)
+        self._take(parser.mender)
         self.count("bad-event-repaired", offset)
         self.count("bad-event-skipped", offset, len(_PHASE.findall(parser.rest())))
         return bytes(parser.out)
@@ -321,14 +349,14 @@ class Parser:
         raw = self.text[self.at : end]
         self.at = end
         if deepest > MAX_DEPTH:
-            self.mender.count("too-deep", self.offset)
+            self.mender.count("too-deep", self.offset + self.at)
             self.hard += 1
             self.out += b"null"
         elif is_strict(raw):
             self.out += raw
         else:
             self.soft += 1
-            self.out += self.mender.clean_json(raw, self.offset)
+            self.out += self.mender.clean_json(raw, self.offset + self.at)
         return True
 
     def _ended(self, closing: bytes) -> None:
@@ -421,7 +449,7 @@ class Parser:
             # this quote opens the next key: the one that closes the value was lost
             self.hard += 1
             self.at = end - 1
-            self.out += msgspec.json.encode(self.mender.text(raw.rstrip()[:-1], self.offset))
+            self.out += msgspec.json.encode(self.mender.text(raw.rstrip()[:-1], self.offset + self.at))
             return
         self.at = end
         written = self.text[start - 1 : end]
@@ -429,12 +457,12 @@ class Parser:
             self.out += written
             return
         self.soft += 1
-        plain = self.mender.text(raw, self.offset)
+        plain = self.mender.text(raw, self.offset + start)
         self.out += msgspec.json.encode(plain.encode("utf-8", "replace").decode())
 
     def _bare(self) -> None:
         if match := NONFINITE.match(self.text, self.at):
-            self.mender.count("not-finite", self.offset)
+            self.mender.count("not-finite", self.offset + self.at)
             self.soft += 1
             self.out += b"null"
         elif match := _WORD.match(self.text, self.at):
@@ -455,7 +483,7 @@ class Parser:
 
     def _number(self, match: re.Match[bytes]) -> None:
         if len(match[0]) > MAX_DIGITS:
-            self.mender.count("not-finite", self.offset)
+            self.mender.count("not-finite", self.offset + self.at)
             self.hard += 1
             self.out += b"null"
             return
@@ -470,6 +498,11 @@ class Parser:
         self.soft += 1
         self.hard += match[1] == b"+" or not match[2]
         self.out += written
+
+
+def wraps_event(text: bytes) -> bool:
+    """Whether this is a list whose first item is an event: one bracket too many."""
+    return text[:1] == b"[" and _EVENT_START.match(text[:1000].lstrip(b"[ \t\r\n")) is not None
 
 
 def is_strict(text: bytes) -> bool:

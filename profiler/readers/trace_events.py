@@ -216,8 +216,8 @@ def default_column(rows: int, kind: str, default: int) -> Any:
 def note_counts(mender: Mender, counts: dict[str, Any]) -> None:
     """What an engine only counted, as notes."""
     notes = mender.notes
-    if counts["nonfinite"]:
-        mender.count("not-finite", counts["nonfinite_at"], counts["nonfinite"])
+    mender.count("not-finite", counts["nonfinite_at"], counts["nonfinite"])
+    mender.settle()
     notes.add("bad-event-skipped", "data_loss", "damaged events could not be repaired and are missing",
               counts["unmended"])  # fmt: skip
     notes.add("too-many-arguments", "data_loss",
@@ -386,6 +386,11 @@ class _Envelope:
             self._in_object = False
             return at + 1
         match = _KEY.match(data, at)
+        if match is None and _EVENT_LINE.match(data, at):
+            self.notes.add("list-interrupted", "warning", "the event list was closed too early; what follows was read",
+                           1, f"byte {self._offset + at}")  # fmt: skip
+            self._begin_list(data, at)
+            return None
         if match is None:
             return self._lost(data, at, final or len(data) - at > _LOOK_AHEAD)
         key, value_at = match[1], match.end()
@@ -397,7 +402,7 @@ class _Envelope:
             return self._lost(data, at, final)
         if end < 0:
             return self._lost(data, at, True)
-        self._keep(key, data[value_at:end])
+        self._keep(key, data[value_at:end], self._offset + value_at)
         return end
 
     def _lost(self, data: bytes, at: int, final: bool) -> int | None:
@@ -413,14 +418,14 @@ class _Envelope:
             return None
         return len(data)
 
-    def _keep(self, key: bytes, value: bytes) -> None:
+    def _keep(self, key: bytes, value: bytes, offset: int) -> None:
         name = key.decode("utf-8", "replace")
         if len(value) > _MAX_META:
             self.notes.add(
                 "metadata-left-out", "info", "facts beside the event list were too long to keep", 1, name
             )
             return
-        self.documents[-1].meta[name] = _decoded(value, self.notes)
+        self.documents[-1].meta[name] = _decoded(value, Mender(self.notes), offset)
 
 
 def _is_event(text: bytes) -> bool:
@@ -448,17 +453,19 @@ def _value_end(data: bytes, at: int) -> int | None:
     return match.end() if match else None
 
 
-def _decoded(value: bytes, notes: Notes) -> Any:
+def _decoded(value: bytes, mender: Mender, offset: int) -> Any:
     try:
         return msgspec.json.decode(value)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass  # not strict JSON: the tolerant way
     try:
         if value[:1] == b'"':
-            return Mender(notes).text(value[1:-1], 0)
-        return json.loads(Mender(notes).clean_json(value, 0), parse_constant=lambda _: None)
+            return mender.text(value[1:-1], offset)
+        return json.loads(mender.clean_json(value, offset), parse_constant=lambda _: None)
     except (ValueError, RecursionError):
         return value.decode("utf-8", "replace")
+    finally:
+        mender.settle()
 
 
 # -- the whole -------------------------------------------------------------------------------------
