@@ -162,8 +162,11 @@ def program(scenario: Scenario, rank: int = 0) -> Program:
             frames.enter_context(b.span("python", name))
             b.add(Work(b.around(400, name)))
         scenario.hooks.setup(b)
+        # what only surrounds the fault has a host of ordinary speed
+        b.scale = _pace(b.chip) / b.costs.scale
         _start(b, scenario)
         _confounders(b, scenario)
+        b.scale = 1.0
         for i, step in enumerate(scenario.steps):
             _one(b, scenario, i, step)
         _stop(b, scenario)

@@ -46,12 +46,12 @@ def one(*actions: Action, machine: Machine = FLAT, gil: bool = False) -> Recordi
     return simulate(Program((Thread(1, "main", actions),), gil=gil), machine)[0]
 
 
-def kernel(ns: int, name: str = "k", **more: object) -> Kernel:
-    return Kernel(name, ns, **more)  # type: ignore[arg-type]
+def kernel(ns: int, collective: str = "") -> Kernel:
+    return Kernel("k", ns, collective=collective)
 
 
-def launch(ns: int, cost: int = 5, stream: int = 7, **more: object) -> Launch:
-    return Launch((kernel(ns, **more),), stream, cost)
+def launch(ns: int, stream: int = 7) -> Launch:
+    return Launch((kernel(ns),), stream, 5)
 
 
 def device_spans(recording: Recording) -> list[tuple[int, int]]:
