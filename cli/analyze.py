@@ -58,9 +58,10 @@ def _expand(path: Path) -> list[Path]:
     """The traces a path stands for: itself, or the trace files of a plain folder."""
     if not path.is_dir():
         return [path]
-    from stallscope.profiler.readers import is_readable_folder
+    from stallscope.profiler.readers import reader_of
+    from stallscope.profiler.session import is_session
 
-    if is_readable_folder(path):
+    if is_session(path) or reader_of(path) is not None:
         return [path]
     files = sorted(p for p in path.iterdir() if p.is_file() and p.suffix in (".json", ".gz", ".zip"))
     if not files:
