@@ -17,7 +17,7 @@ import numpy as np
 
 from stallscope.analyzers.finding import DeviceSummary, KernelTotal, Report, Step
 from stallscope.analyzers.idle import IDLE_CLASSES
-from stallscope.exporters.html_data import extremes
+from stallscope.exporters.html_pack import extremes
 from stallscope.exporters.html_text import clean
 
 Figure = dict[str, Any]

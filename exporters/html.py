@@ -16,9 +16,11 @@ from pathlib import Path
 
 from stallscope.analyzers.finding import Report
 from stallscope.exporters import html_sections as sections
+from stallscope.exporters import html_tables as lower
 from stallscope.exporters.base import writing
 from stallscope.exporters.charts import figures
-from stallscope.exporters.html_data import MAX_SLICES, pack_json, timeline_data
+from stallscope.exporters.html_data import MAX_SLICES, timeline_data
+from stallscope.exporters.html_pack import pack_json
 from stallscope.exporters.html_text import Markup, escape, json_island
 from stallscope.profiler.session import Session
 
@@ -49,7 +51,7 @@ def render(session: Session, report: Report, max_slices: int = MAX_SLICES) -> st
         "charts": [f["id"] for f in made],
         "plotly": {"version": plotly["version"], "hash": plotly["sha256"]},
     }
-    charts = sections.charts(report, made)
+    charts = lower.charts(report, made)
     parts = {
         "title": escape(f"{report.facts.get('source') or 'recording'} · stallscope"),
         "policy": escape(_policy(plotly["sha256"])),
@@ -59,8 +61,8 @@ def render(session: Session, report: Report, max_slices: int = MAX_SLICES) -> st
         "summary": sections.summary(report),
         "findings": sections.findings(report),
         "charts": charts or Markup(""),
-        "tables": sections.tables(report),
-        "recording": sections.recording(report, timeline.left_out, timeline.drawn, timeline.total),
+        "tables": lower.tables(report),
+        "recording": lower.recording(report, timeline.left_out, timeline.drawn, timeline.total),
         "island": json_island(island),
         "layout": Markup(timeline.layout),
         "slices": Markup(timeline.slices),

@@ -14,9 +14,8 @@ after a click (time in children, launch links, ids, arguments) is a second blob 
 
 from __future__ import annotations
 
-import base64
+import itertools
 import json
-import zlib
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,6 +25,7 @@ import numpy.typing as npt
 from stallscope.analyzers.finding import Finding, Report
 from stallscope.analyzers.idle import IDLE_CLASSES
 from stallscope.analyzers.run import Run
+from stallscope.exporters.html_pack import deflated, extremes, pack_json, planes, zigzag
 from stallscope.exporters.html_text import clean
 from stallscope.exporters.lanes import assign_disjoint_lanes
 from stallscope.profiler import intervals
@@ -110,35 +110,6 @@ def timeline_data(session: Session, report: Report, max_slices: int = MAX_SLICES
     return _Packer(session, report, max_slices).pack()
 
 
-def pack_json(value: Any) -> str:
-    """JSON, deflated, as base64 text."""
-    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
-    return _base64(text.encode("ascii"))
-
-
-def _base64(raw: bytes) -> str:
-    return base64.b64encode(zlib.compress(raw, 6)).decode("ascii")
-
-
-def planes(values: npt.NDArray[Any]) -> tuple[bytes, int]:
-    """Byte planes of non-negative integers and how many: the fewest that hold the largest value.
-
-    >>> planes(np.array([1, 258]))
-    (b'\\x01\\x02\\x00\\x01', 2)
-    """
-    if len(values) == 0:
-        return b"", 1
-    width = max(1, (int(values.max()).bit_length() + 7) // 8)
-    raw = np.ascontiguousarray(values, dtype="<u8").view(np.uint8).reshape(-1, 8)
-    return raw[:, :width].T.tobytes(), width
-
-
-def zigzag(values: npt.NDArray[Any]) -> Int64:
-    """Small integers of either sign as small non-negative ones: 0, -1, 1, -2 ... become 0, 1, 2, 3 ..."""
-    v = np.asarray(values, np.int64)
-    return (v << 1) ^ (v >> 63)
-
-
 class _Packer:
     def __init__(self, session: Session, report: Report, max_slices: int) -> None:
         self.timeline: Timeline = session.timeline
@@ -150,6 +121,7 @@ class _Packer:
         self.parts: list[_Lanes] = []
         self.count = 0
         self.row_starts: list[int] = []
+        self.trees: list[PageTrack] = []
         self.names: dict[tuple[str, int], int] = {}
         self.gap_parts: list[tuple[int, Int64, Int64, Int64]] = []
 
@@ -170,8 +142,8 @@ class _Packer:
         raw = columns.gap[0] + columns.dur[0] + columns.name[0]
         return PageTimeline(
             layout=pack_json(layout),
-            slices=_base64(raw),
-            details=self._details(slices),
+            slices=deflated(raw),
+            details=self._details(slices, columns.drawn),
             drawn=len(kept),
             total=len(self.timeline),
             left_out=self.left_out,
@@ -266,6 +238,8 @@ class _Packer:
             title=_track_title(source),
             folded=kind == "label",
         )
+        if source.role != "device":
+            self.trees.append(track)
         return self._add(track, part)
 
     def _strip(self, label: str, kind: str, start: Int64, end: Int64, names: Int64, title: str) -> PageTrack:
@@ -435,7 +409,24 @@ class _Packer:
             for label, busy in lines
         ]
 
-    def _details(self, slices: _Lanes) -> str:
+    def _drawn_children(self, slices: _Lanes, drawn: Int64) -> Int64:
+        """Drawn time, in the next level of a thread, of the slices that start inside each slice.
+
+        The page adds this up itself; what is stored is the difference to the true time in children, which
+        is 0 but for clipped and left-out slices.
+        """
+        out = np.zeros(len(slices.start), np.int64)
+        total = np.append(0, np.cumsum(drawn))
+        for track in self.trees:
+            for (first, many), (below, more) in itertools.pairwise(track.rows):
+                inner = slices.start[below : below + more]
+                low = np.searchsorted(inner, slices.start[first : first + many], side="left")
+                ends = slices.start[first : first + many] + drawn[first : first + many]
+                high = np.searchsorted(inner, ends, side="left")
+                out[first : first + many] = total[below + high] - total[below + np.minimum(low, high)]
+        return out
+
+    def _details(self, slices: _Lanes, drawn: Int64) -> str:
         """The second blob: a JSON head, a zero byte, then its byte planes one after the other."""
         spans = self.timeline.spans
         real = slices.row >= 0
@@ -451,7 +442,8 @@ class _Packer:
             body.append(raw)
 
         on_tree = np.array([t.role != "device" for t in self.timeline.tracks] or [False])[spans.track[row]]
-        put("child", np.maximum(spans.dur_ns[row] - spans.self_ns[row], 0) * on_tree)
+        child = np.where(on_tree, spans.dur_ns[row] - spans.self_ns[row], 0)
+        put("child", zigzag(child - self._drawn_children(slices, drawn)[real]))
         linked = np.flatnonzero(spans.launch_row[row] >= 0)
         launch = at[spans.launch_row[row[linked]]]
         put("linked", np.diff(at[row[linked]], prepend=0))
@@ -472,7 +464,7 @@ class _Packer:
             )
             put("gap", gap_ns)
         text = json.dumps(head, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
-        return _base64(text.encode("ascii") + b"\0" + b"".join(body))
+        return deflated(text.encode("ascii") + b"\0" + b"".join(body))
 
     def _ids(self, ids: Int64) -> tuple[Int64, dict[str, str]]:
         """Differences of the ids (0: the id before it), and as text those that JavaScript cannot hold."""
@@ -486,19 +478,23 @@ class _Packer:
         return zigzag(np.diff(np.where(plain, ids, 0), prepend=0)), text
 
     def _arguments(self, row: Int64) -> tuple[Int64, dict[str, Any]]:
-        """For each slice 0 or 1 + the index of its set of arguments; the sets as indices into value lists."""
+        """For each slice the index of its set of arguments; a set is pairs of indices into keys and values."""
         store, source = self.timeline.args, self.timeline.spans.source
         known = [k for k in ARGUMENTS if k in store.keys]
-        codes = np.zeros(len(row), np.int64)
+        out = np.zeros(len(row), np.int64)
         sets: list[list[int]] = [[]]
         keys: list[dict[str, Any]] = []
         skipped: list[str] = []
         events = max(
             int(source.max()) + 1 if len(source) else 0, int(store.event[-1]) + 1 if len(store) else 0
         )
+        has_any = np.zeros(events, bool)
+        has_any[store.event[np.isin(store.key, [store.keys.index(k) for k in known])]] = True
+        some = np.flatnonzero(has_any[source[row]])
+        codes = np.zeros(len(some), np.int64)
         for key in known:
             by_event, values = store.codes(key, events)
-            mine = by_event[source[row]].astype(np.int64) + 1
+            mine = by_event[source[row[some]]].astype(np.int64) + 1
             if not mine.any():
                 continue
             distinct, inverse = np.unique(codes * (len(values) + 1) + mine, return_inverse=True)
@@ -516,7 +512,12 @@ class _Packer:
                 before, value = divmod(code, len(values) + 1)
                 sets.append(old[before] + ([number, place[value]] if value else []))
             codes = inverse.reshape(-1).astype(np.int64)
-        return codes, {"keys": keys, "sets": sets, "skipped": skipped}
+        # a slice without any of them gets the empty set, which need not be the first after the merging
+        if [] not in sets:
+            sets.append([])
+        out[:] = sets.index([])
+        out[some] = codes
+        return out, {"keys": keys, "sets": sets, "skipped": skipped}
 
 
 def _argument(value: Any) -> str:
@@ -532,6 +533,7 @@ class _Columns:
     dur: tuple[bytes, int]
     name: tuple[bytes, int]
     clipped: list[list[int]]
+    drawn: Int64
 
 
 def _columns(slices: _Lanes, row_starts: list[int], base: int) -> _Columns:
@@ -539,7 +541,7 @@ def _columns(slices: _Lanes, row_starts: list[int], base: int) -> _Columns:
     child that outlives its parent) it is drawn up to there, and `clipped` keeps its true length."""
     start, dur = slices.start, slices.dur
     if len(start) == 0:
-        return _Columns((b"", 1), (b"", 1), (b"", 1), [])
+        return _Columns((b"", 1), (b"", 1), (b"", 1), [], dur)
     new_row = np.zeros(len(start), bool)
     new_row[row_starts] = True
     room = np.append(start[1:], 0) - start
@@ -549,7 +551,7 @@ def _columns(slices: _Lanes, row_starts: list[int], base: int) -> _Columns:
     gap[1:] = np.where(new_row[1:], gap[1:], start[1:] - (start + drawn)[:-1])
     clipped = np.flatnonzero(drawn != dur)
     pairs = [[int(i), int(dur[i])] for i in clipped.tolist()]
-    return _Columns(planes(gap), planes(drawn), planes(slices.name), pairs)
+    return _Columns(planes(gap), planes(drawn), planes(slices.name), pairs, drawn)
 
 
 def _concat(parts: list[_Lanes]) -> _Lanes:
@@ -622,22 +624,6 @@ def _line(label: str, times: Int64, values: npt.NDArray[np.float64], unit: str, 
     }
 
 
-def extremes(values: npt.NDArray[np.float64], most: int) -> Rows:
-    """Indices of at most `most` values: everything, or first, lowest and highest of equal buckets.
-
-    >>> extremes(np.array([1.0, 9.0, 2.0, 3.0, 0.0, 4.0]), 4).tolist()
-    [0, 1, 3, 4]
-    """
-    if len(values) <= most:
-        return np.arange(len(values))
-    edges = np.linspace(0, len(values), most // 2 + 1).astype(np.intp)
-    picks = set()
-    for lo, hi in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        if hi > lo:
-            picks |= {lo + int(values[lo:hi].argmin()), lo + int(values[lo:hi].argmax())}
-    return np.array(sorted(picks), np.intp)
-
-
 def _natural(value: int | str) -> tuple[int, str]:
     return (value, "") if isinstance(value, int) else (1 << 62, str(value))
 
@@ -654,4 +640,6 @@ def _track_title(track: Track) -> str:
 def _process_label(track: Track) -> str:
     if track.process_name:
         return f"{track.process_name} · process {track.process}"
+    if isinstance(track.process, str):
+        return track.process
     return f"Process {track.process}" if track.process != -1 else "Process"

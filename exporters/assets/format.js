@@ -52,12 +52,13 @@
   /** n unsigned integers whose bytes lie plane by plane from `offset` on; exact below 2^53. */
   function readPlanes(bytes, offset, n, width) {
     const out = new Float64Array(n);
-    const low = Math.min(width, 3);
+    const low = width === 4 ? 4 : Math.min(width, 3);
     const b = bytes.subarray(offset, offset + n * width);
     if (low === 1) for (let i = 0; i < n; i++) out[i] = b[i];
     else if (low === 2) for (let i = 0; i < n; i++) out[i] = b[i] | b[n + i] << 8;
-    else for (let i = 0; i < n; i++) out[i] = b[i] | b[n + i] << 8 | b[2 * n + i] << 16;
-    for (let k = 3, factor = 16777216; k < width; k++, factor *= 256) {
+    else if (low === 3) for (let i = 0; i < n; i++) out[i] = b[i] | b[n + i] << 8 | b[2 * n + i] << 16;
+    else for (let i = 0; i < n; i++) out[i] = (b[i] | b[n + i] << 8 | b[2 * n + i] << 16 | b[3 * n + i] << 24) >>> 0;
+    for (let k = low, factor = Math.pow(256, low); k < width; k++, factor *= 256) {
       const at = k * n;
       for (let i = 0; i < n; i++) if (b[at + i]) out[i] += b[at + i] * factor;
     }
@@ -85,7 +86,16 @@
     return lo;
   }
 
-  /** The same when the answer is likely close to `lo`. */
+  /** First index in [lo, hi) whose value is >= t, else hi. */
+  function firstNotBelow(values, lo, hi, t) {
+    while (lo < hi) {
+      const mid = (lo + hi) >>> 1;
+      if (values[mid] < t) lo = mid + 1; else hi = mid;
+    }
+    return lo;
+  }
+
+  /** firstAbove where the answer is likely close to `lo`. */
   function gallop(values, lo, hi, t) {
     let step = 1, at = lo;
     while (at + step < hi && values[at + step] <= t) { at += step; step *= 2; }
@@ -172,7 +182,7 @@
     return a.map((v, i) => Math.round(v + (b[i] - v) * share));
   }
 
-  const api = { duration, exact, count, ticks, bytesOfBase64, readPlanes, unzigzag, accumulate, firstAbove, gallop,
+  const api = { duration, exact, count, ticks, bytesOfBase64, readPlanes, unzigzag, accumulate, firstAbove, firstNotBelow, gallop,
     clampWindow, around, hash, shortName, matchNames, compareCells, rgb, mix };
   root.StallscopeFormat = api;
   if (typeof module !== "undefined" && module.exports) module.exports = api;

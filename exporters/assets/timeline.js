@@ -63,7 +63,7 @@
       this.layout = layout;
       this.names = layout.names;
       this.kinds = layout.nameKinds;
-      this.code = layout.names.length < 65536 ? Uint16Array.from(name) : Uint32Array.from(name);
+      this.code = layout.names.length < 65536 ? new Uint16Array(name) : new Uint32Array(name);
       this.clipped = new Map(layout.clipped);
       this.start = gap;              // becomes the start times
       this.end = dur;                // becomes the ends as drawn
@@ -311,8 +311,9 @@
       if (!this.textWidth[name]) this.textWidth[name] = this.x.measureText(text).width;
       const width = this.textWidth[name];
       if (width <= room) return text;
-      const many = Math.floor(text.length * (room - 8) / width);
-      return many < 3 ? "" : text.slice(0, many) + "…";
+      let many = Math.floor(text.length * (room - 6) / width), cut = "";
+      do cut = text.slice(0, many--) + "…"; while (many > 1 && this.x.measureText(cut).width > room);
+      return many < 2 ? "" : cut;
     }
 
     toX(t) {
@@ -746,6 +747,7 @@
       });
       const byName = Object.fromEntries(columns.slice(0, 6));
       F.accumulate(byName.linked);
+      for (let k = 0; k < byName.child.length; k++) byName.child[k] = F.unzigzag(byName.child[k]);
       for (const name of ["launch", "correlation", "external"]) F.accumulate(byName[name], F.unzigzag);
       let next = 6;
       const gaps = head.gaps.map(([first, many]) => {
@@ -785,7 +787,10 @@
 
     explainSpan(i, row, facts, links, put) {
       const d = this.details, at = this.realIndex(i), host = row.track.kind !== "stream";
-      if (host) put(facts, "self time", F.exact(this.duration(i) - d.child[at]) + "  (" + F.duration(this.duration(i) - d.child[at]) + ")");
+      if (host) {
+        const self = this.duration(i) - this.drawnChildren(i, row) - d.child[at];
+        put(facts, "self time", F.exact(self) + "  (" + F.duration(self) + ")");
+      }
       const id = name => d.head[name + "Text"][at] || (d[name][at] ? String(d[name][at]) : "");
       if (id("correlation")) put(facts, "correlation", id("correlation"));
       if (id("external")) put(facts, "External id", id("external"));
@@ -795,7 +800,10 @@
         put(links, "launched by", this.sliceButton(from));
         put(links, "launch to start", F.exact(this.start[i] - this.start[from]));
         this.arrows.push([from, i]);
-      } else if (!host) put(links, "launched by", "n/a: its launch is not in the recording");
+      } else if (!host) {
+        const known = launched >= 0 && d.linked[launched] === i;
+        put(links, "launched by", known ? "n/a: its launch is not drawn on this page" : "n/a: its launch is not in the recording");
+      }
       const works = [];
       let many = 0;
       if (host) for (let k = 0; k < d.launch.length; k++) if (d.launch[k] === i) { many++; if (works.length < 12) works.push(d.linked[k]); }
@@ -824,6 +832,15 @@
       put(links, "whole gap", F.exact(part.gap[at]) + "  (" + F.duration(part.gap[at]) + ")");
       if (part.hostRow[at] >= 0) put(links, "host", this.sliceButton(part.hostRow[at]));
       if (part.endedBy[at] >= 0) put(links, "ended by", this.sliceButton(part.endedBy[at]));
+    }
+
+    /** Drawn time of the slices one level down that start inside a slice; `child` holds what is missing to the true sum. */
+    drawnChildren(i, row) {
+      const below = row.track.lines[row.level + 1];
+      if (!below) return 0;
+      const first = F.firstNotBelow(this.start, below.first, below.last, this.start[i]);
+      const last = F.firstNotBelow(this.start, below.first, below.last, this.end[i]);
+      return last > first ? this.sum[last] - this.sum[first] : 0;
     }
 
     ancestors(i, row) {
