@@ -394,7 +394,7 @@ static const u8 *SCAN(event)(Tokens *t, const u8 *p, const u8 *end) {
     Row row = {NO_TIME, NO_TIME, NO_ID, NO_ID, NO_ID, -1, -1, 0};
     size_t args_from = t->args;
     int state = AT_START, in_args = 0, kind = 0, key = 0;
-    int64_t id2 = NO_ID, nonfinite = t->nonfinite;
+    int64_t id2 = NO_ID, nonfinite = t->nonfinite, keys_dropped = t->keys_dropped;
     p++;
     for (;;) {
         p = SCAN(next_key)(t, p, end, state, in_args, &kind, &key);
@@ -457,6 +457,7 @@ static const u8 *SCAN(event)(Tokens *t, const u8 *p, const u8 *end) {
     }
     t->args = args_from;
     t->nonfinite = nonfinite; /* the event will be read again, or mended */
+    t->keys_dropped = keys_dropped;
     return NULL;
 }
 

@@ -46,4 +46,5 @@ def decode_id(value: int, strings: list[str]) -> int | str | None:
         return int(value)
     text = strings[TEXT_ID_BASE - int(value)]
     digits = text.removeprefix("-")
-    return int(text) if digits.isdecimal() else text
+    is_plain = digits.isdecimal() and digits[0] != "0" and digits.isascii() and len(digits) < 4000
+    return int(text) if is_plain else text

@@ -198,10 +198,17 @@ class Mender:
             if parser is not None and not parser.rest().strip(b" \t\r\n,"):
                 return end.end() - 1, self._mended(window[: end.end() - 1], offset)
         last = _LIST_END.search(window)
-        if last and window.rstrip().endswith(b"}"):
+        if last and window.rstrip().endswith(b"}") and not self._is_cut(window, offset):
             return last.end() - 1, self._mended(window[: last.end() - 1], offset)
         self.count("file-cut" if window.lstrip()[:1] == b"{" else "bad-event-skipped", offset)
         return len(window), b""
+
+    def _is_cut(self, window: bytes, offset: int) -> bool:
+        """Whether nothing is wrong with an event but that it goes on behind the window."""
+        try:
+            return self.soft(window, offset) is not None
+        except Cut:
+            return True
 
     def _parse(self, element: bytes, offset: int, cut: bool) -> Parser | None:
         element = element.strip(b" \t\r\n,")

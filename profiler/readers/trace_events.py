@@ -31,7 +31,7 @@ from stallscope.profiler.errors import InputError
 from stallscope.profiler.ids import NO_ID
 from stallscope.profiler.notes import Notes
 from stallscope.profiler.readers import source
-from stallscope.profiler.readers.event_repair import Mender
+from stallscope.profiler.readers.event_repair import Mender, nested_end
 from stallscope.profiler.timeline import NO_TIME, ArgStore, Int32, Int64, StringTable
 
 TEXT_BUDGET = 128 << 20
@@ -238,7 +238,6 @@ def _engine(notes: Notes, window_ns: tuple[int, int] | None, isa: str) -> Engine
 
 _BLANK = re.compile(rb"[ \t\r\n,\0]*(?:\xef\xbb\xbf[ \t\r\n,\0]*)*")
 _KEY = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"\s*:\s*(?=[^\s])', re.DOTALL)
-_TOKEN = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\Z)|[\[\]{}]', re.DOTALL)
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _SCALAR = re.compile(rb"[^,}\]\s]+(?=[,}\]\s])")
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
@@ -365,6 +364,8 @@ class _Envelope:
             return at + 1
         if not self.documents:
             raise source.refusal(self.path, source.kind_of(self.head, self.path.name))
+        if not self.lists:
+            return self._lost(data, at, final)
         match = _EVENT_LINE.search(data, at)
         if match and _is_event(data[match.start() : match.start() + _LOOK_AHEAD]):
             self._loose = True
@@ -440,13 +441,7 @@ def _value_end(data: bytes, at: int) -> int | None:
         match = _STRING.match(data, at)
         return match.end() if match else None
     if head in (b"{", b"["):
-        level = 0
-        for match in _TOKEN.finditer(data, at):
-            token = match[0]
-            level += (token in (b"[", b"{")) - (token in (b"]", b"}"))
-            if level == 0:
-                return match.end()
-        return None
+        return nested_end(data, at)[0] or None
     match = _SCALAR.match(data, at)
     if match is None and data[at : at + 1] in (b",", b"}", b"]"):
         return -1
