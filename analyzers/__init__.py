@@ -11,11 +11,21 @@ from stallscope.analyzers.engine import analyze_session
 from stallscope.analyzers.finding import Report
 from stallscope.analyzers.registry import Rule
 from stallscope.analyzers.rules import (
+    allocator_stall,
     blocking_copy,
+    compile_in_window,
+    cpu_contention,
     explicit_sync,
+    exposed_collective,
+    garbage_collection,
     host_bound_gap,
+    host_gap,
     implicit_sync,
     launch_bound_step,
+    scheduler_idle,
+    step_drift,
+    stream_dependency,
+    warm_up,
 )
 from stallscope.profiler.session import Session
 
@@ -25,10 +35,20 @@ RULES: dict[str, Rule] = {
     rule.code: rule
     for rule in [
         Rule.from_module(host_bound_gap),
+        Rule.from_module(host_gap),
+        Rule.from_module(garbage_collection),
+        Rule.from_module(cpu_contention),
+        Rule.from_module(scheduler_idle),
+        Rule.from_module(compile_in_window),
         Rule.from_module(explicit_sync),
         Rule.from_module(implicit_sync),
         Rule.from_module(blocking_copy),
+        Rule.from_module(allocator_stall),
         Rule.from_module(launch_bound_step),
+        Rule.from_module(stream_dependency),
+        Rule.from_module(exposed_collective),
+        Rule.from_module(warm_up),
+        Rule.from_module(step_drift),
     ]
 }
 

@@ -17,7 +17,7 @@ from stallscope.analyzers.finding import (
     Severity,
 )
 from stallscope.analyzers.finding import Step as ReportStep
-from stallscope.analyzers.registry import NotAnalysable, Rule
+from stallscope.analyzers.registry import NotAnalysable, NotApplicable, Rule
 from stallscope.analyzers.run import Run
 from stallscope.analyzers.verdict import verdict
 from stallscope.profiler import intervals
@@ -61,6 +61,8 @@ def _run_rule(rule: Rule, run: Run) -> tuple[list[Finding], RuleOutcome]:
         return [], RuleOutcome(rule.code, rule.name, "not_analysable", reason)
     try:
         found = list(rule.check(run, rule.limits))
+    except NotApplicable as error:
+        return [], RuleOutcome(rule.code, rule.name, "not_analysable", f"does not apply: {error}")
     except NotAnalysable as error:
         return [], RuleOutcome(rule.code, rule.name, "not_analysable", str(error))
     return found, RuleOutcome(rule.code, rule.name, "found" if found else "clean")

@@ -1,7 +1,8 @@
 """What the name of a Python frame tells: whose code it is, where it is, and whether it only waits.
 
-Names come as the sources write them: `path/file.py(12): function` (Kineto), `$file.py:12 function` (JAX),
-`<built-in method item of Tensor object at 0x7f...>`. Everything here is called once per distinct name.
+Names come as the sources write them: `path/file.py(12): function` (Kineto), `function (file.py:12)` (our stack
+samples, which tell the whole path in an argument), `$file.py:12 function` (JAX), `<built-in method item of Tensor
+object at 0x7f...>`. Everything here is called once per distinct name.
 """
 
 from __future__ import annotations
@@ -21,13 +22,18 @@ _STANDARD = re.compile(
 )
 _KINETO = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): (?P<function>.+)$")
 _JAX = re.compile(r"^\$(?P<file>\S+?):(?P<line>\d+) (?P<function>.+)$")
+_SAMPLE = re.compile(r"^(?P<function>\S+) \((?P<file>[^():]+):(?P<line>\d+)\)$")
+_LIBRARY_FILE = re.compile(
+    r"site-packages/|dist-packages/|/lib(?:64)?/python\d[\d.]*/|^<|/torch/|/torch_npu/|stallscope/profiler/"
+)
 _BUILTIN = re.compile(r"^<built-in (?:method|function) (?P<function>[\w.]+)")
 
 _WAITING = re.compile(
     r"^<built-in (?:method|function) (?:acquire|poll|epoll|select|recv\w*|accept|sleep|wait\w*|join|get|kevent)\b"
     r"|^\$?(?:queue|selectors|threading|asyncio/\S+|multiprocessing/\S+)(?:\.py)?[(:].*\b(?:get|select|wait|recv|poll|"
     r"acquire|join|run_once|_run_once)\b"
-    r"|^(?:zmq/|uvloop)|^time sleep\b"
+    r"|^(?:zmq/|uvloop)|^time sleep\b|^(?:get|select|wait|poll|recv\w*|_run_once) \((?:queue|selectors|threading|socket|"
+    r"connection|poll|base_events|_socket)\.py:"
 )
 
 
@@ -38,6 +44,15 @@ def is_user_frame(name: str) -> bool:
     (True, False)
     """
     return _LIBRARY.search(name) is None and _STANDARD.search(name) is None
+
+
+def is_user_file(path: str) -> bool:
+    """Whether a source file is the user's or an engine's, by its whole path.
+
+    >>> is_user_file("/home/me/serve/sampler.py"), is_user_file("/usr/lib/python3.11/queue.py")
+    (True, False)
+    """
+    return _LIBRARY_FILE.search(path) is None
 
 
 def is_waiting_frame(name: str) -> bool:
@@ -55,7 +70,7 @@ def short_place(name: str) -> str:
     >>> short_place("serve/sampler.py(214): pick_tokens"), short_place("<built-in method item of Tensor>")
     ('sampler.py:214 (pick_tokens)', 'item (built-in)')
     """
-    match = _KINETO.match(name) or _JAX.match(name)
+    match = _KINETO.match(name) or _SAMPLE.match(name) or _JAX.match(name)
     if match:
         return (
             f"{match['file'].replace(chr(92), '/').rpartition('/')[2]}:{match['line']} ({match['function']})"

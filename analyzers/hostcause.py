@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 Rows = npt.NDArray[np.intp]
 
 
+SCHEDULING_DEPTH = 4
+"""How many user frames up a scheduler's helper may be; its main loop is above everything and says nothing."""
+
+
 class HostCauses:
     """Classes moments of each host thread. One object per run; what is per thread is kept."""
 
@@ -96,7 +100,19 @@ class HostCauses:
         waiting = (row >= 0) & places.is_waiting[np.maximum(row, 0)]
         if not run.steps:
             return waiting
-        return outside & (waiting | (places.nearest(row, self.is_scheduling) >= 0))
+        return outside & (waiting | self._schedules(row))
+
+    def _schedules(self, row: Rows) -> Bool:
+        """Whether the nearest user frames (or, without frames, the nearest ranges) name scheduling."""
+        places, parent = self.run.places, self.run.timeline.spans.parent
+        out = np.zeros(len(row), bool)
+        at = places.nearest(row, places.is_user)
+        at = np.where(at >= 0, at, places.annotations(row))
+        for _ in range(SCHEDULING_DEPTH):
+            out |= (at >= 0) & self.is_scheduling[np.maximum(at, 0)]
+            up = np.where(at >= 0, parent[np.maximum(at, 0)], -1)
+            at = places.nearest(up, places.is_user | places.is_annotation)
+        return out
 
 
 def _joined(a: IntervalSet, b: IntervalSet) -> IntervalSet:

@@ -39,8 +39,8 @@ _CAPTURE_BEGIN = re.compile(r"StreamBeginCapture|aclmdlRICaptureBegin")
 _CAPTURE_END = re.compile(r"StreamEndCapture|aclmdlRICaptureEnd")
 
 _SCHEDULING = re.compile(
-    r"schedul|input_queue|output_queue|recv_requests|get_next_batch|process_batch_result|wait_for_request|"
-    r"run_busy_loop|_process_engine_step|event_loop|batch_queue",
+    r"schedule|/sched/|input_queue|output_queue|recv_requests|get_next_batch|process_batch_result|wait_for_request|"
+    r"batch_queue",
     re.IGNORECASE,
 )
 

@@ -262,7 +262,7 @@ class IdleAccount:
         some = end > start
         gap, start, end = gap[some], start[some], end[some]
         borders = self.run.host_causes.borders(track)
-        row_of, begin, until, index = _cut(self.run.segments(track), start, end, borders)
+        row_of, begin, until, index = cut(self.run.segments(track), start, end, borders)
         cause = self.run.host_causes(track, row_of, begin, until)
         return begin, until, gap[index], cause, row_of
 
@@ -284,7 +284,7 @@ class IdleAccount:
         return self.run.wait_blocks(track)
 
 
-def _cut(
+def cut(
     segments: tuple[Int64, Int64, Rows], start: Int64, end: Int64, borders: Int64
 ) -> tuple[Rows, Int64, Int64, Rows]:
     """Cut disjoint spans [start, end) at the ends of disjoint segments, and at further borders.

@@ -56,29 +56,32 @@ def losses(
     mask: npt.NDArray[np.bool_],
     rows: Rows,
     keys: Sequence[Rows] | None = None,
+    *,
+    steady: bool = True,
 ) -> list[Loss]:
     """Sum the masked pieces of an account by the place of `rows` (one host row per piece, -1 none).
 
-    Pieces of warm-up steps are left out. Places are equal when user frame, operator and annotation have
+    Pieces of warm-up steps are left out if `steady`. Places are equal when user frame, operator and annotation have
     equal names; other `keys` (one number per piece) may be given. The largest loss comes first.
     """
     pieces = account.pieces
-    chosen = np.flatnonzero(mask & run.is_steady(account.host_end_ns[pieces.gap]))
+    if steady:
+        mask = mask & run.is_steady(account.host_end_ns[pieces.gap])
+    chosen = np.flatnonzero(mask)
     if len(chosen) == 0:
         return []
-    parts = list(keys) if keys is not None else _place_keys(run, rows)
-    _, first, label = np.unique(
-        np.stack([p[chosen] for p in parts]), axis=1, return_index=True, return_inverse=True
-    )
+    parts = list(keys) if keys is not None else place_keys(run, rows)
+    _, label = np.unique(np.stack([p[chosen] for p in parts]), axis=1, return_inverse=True)
     label = np.asarray(label).reshape(-1)
     out = []
-    for k in range(len(first)):
+    for k in range(int(label.max()) + 1):
         mine = chosen[label == k]
-        out.append(_loss(run, account, mine, int(rows[chosen[first[k]]])))
+        longest = mine[int(np.argmax(pieces.dur_ns[mine]))]
+        out.append(_loss(run, account, mine, int(rows[longest])))
     return sorted(out, key=lambda x: -x.lost_ns)
 
 
-def _place_keys(run: Run, rows: Rows) -> list[Rows]:
+def place_keys(run: Run, rows: Rows) -> list[Rows]:
     """Name codes of user frame, and where there is none of operator and annotation. Shape (p,) each."""
     places, name = run.places, run.timeline.spans.name
     distinct, at = np.unique(rows, return_inverse=True)
@@ -140,7 +143,7 @@ def step_text(facts: dict[str, Any], phase: str) -> str:
     """ " (2.10 ms a decode step)", or "" where no steps are known."""
     from stallscope.analyzers.units import duration
 
-    if "per_step_ns" not in facts:
+    if "per_step_ns" not in facts or facts["steps"] < 2:
         return ""
     return f" ({duration(facts['per_step_ns'])} a {phase + ' ' if phase not in ('', 'other') else ''}step)"
 

@@ -12,11 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from stallscope.analyzers.finding import Where
-from stallscope.analyzers.frames import is_user_frame, is_waiting_frame, short_place
+from stallscope.analyzers.frames import is_user_file, is_user_frame, is_waiting_frame, short_place
+from stallscope.profiler.activity import Segments, flatten
 from stallscope.profiler.kinds import Kind
 from stallscope.profiler.timeline import Int64, Timeline
 
 Rows = npt.NDArray[np.intp]
+
+SAMPLE_SUFFIX = ": Python samples"
+"""What the name of a track with stack samples ends with."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,7 @@ class Places:
 
     def __init__(self, timeline: Timeline) -> None:
         self.timeline = timeline
+        self._samples: dict[int, Segments] = {}
 
     def nearest(self, rows: Rows, mask: npt.NDArray[np.bool_]) -> Rows:
         """For each row (-1 allowed) itself or its nearest ancestor inside `mask`, else -1."""
@@ -57,7 +62,48 @@ class Places:
     @cached_property
     def is_user(self) -> npt.NDArray[np.bool_]:
         """Python rows of the user's code, shape (n,)."""
-        return self.is_python & self.timeline.match_names(is_user_frame)
+        codes, files = self.timeline.arg_codes("file")
+        named = self.timeline.match_names(is_user_frame)
+        told = np.array([is_user_file(str(f)) for f in files] + [False], bool)
+        return np.asarray(self.is_python & np.where(codes >= 0, told[codes], named), np.bool_)
+
+    @cached_property
+    def sample_tracks(self) -> dict[int, int]:
+        """Track of a thread to the track that holds the stack samples of the same thread."""
+        samples = {
+            (t.rank, t.process, t.thread): i
+            for i, t in enumerate(self.timeline.tracks)
+            if t.name.endswith(SAMPLE_SUFFIX)
+        }
+        return {
+            i: samples[key]
+            for i, t in enumerate(self.timeline.tracks)
+            if t.role == "host" and (key := (t.rank, t.process, t.thread)) in samples and samples[key] != i
+        }
+
+    def samples(self, track: int) -> Segments | None:
+        """The stack samples of a thread as innermost segments, or None if it has none."""
+        at = self.sample_tracks.get(track)
+        if at is None:
+            return None
+        if at not in self._samples:
+            self._samples[at] = flatten(self.timeline, at)
+        return self._samples[at]
+
+    def _sampled(self, rows: Rows) -> Rows:
+        """The innermost sampled frame of the same thread in the middle of each row, else -1."""
+        spans = self.timeline.spans
+        out = np.full(len(rows), -1, np.intp)
+        for track in np.unique(spans.track[rows]).tolist():
+            found = self.samples(track)
+            if found is None or len(found.row) == 0:
+                continue
+            mine = np.flatnonzero(spans.track[rows] == track)
+            middle = spans.start_ns[rows[mine]] + spans.dur_ns[rows[mine]] // 2
+            at = np.maximum(np.searchsorted(found.start_ns, middle, side="right") - 1, 0)
+            inside = (found.start_ns[at] <= middle) & (middle < found.end_ns[at])
+            out[mine[inside]] = found.row[at[inside]]
+        return out
 
     @cached_property
     def is_python(self) -> npt.NDArray[np.bool_]:
@@ -79,9 +125,15 @@ class Places:
     def user_frames(self, rows: Rows) -> Rows:
         """The nearest user frame; the nearest frame of any code where there is no user's; else -1."""
         user = self.nearest(rows, self.is_user)
-        lost = user < 0
-        if lost.any():
-            user[lost] = self.nearest(np.asarray(rows)[lost], self.is_python)
+        rows = np.asarray(rows, np.intp)
+        lost = np.flatnonzero((user < 0) & (rows >= 0))
+        if len(lost) and self.sample_tracks:
+            sampled = self._sampled(rows[lost])
+            found = self.nearest(sampled, self.is_user)
+            user[lost] = np.where(found >= 0, found, sampled)
+            lost = lost[user[lost] < 0]
+        if len(lost):
+            user[lost] = self.nearest(rows[lost], self.is_python)
         return user
 
     def operators(self, rows: Rows) -> Rows:

@@ -24,6 +24,10 @@ class NotAnalysable(Exception):
     """Raised by a rule that cannot tell from this recording; the text says what is missing."""
 
 
+class NotApplicable(NotAnalysable):
+    """Raised by a rule that has nothing to say about this kind of recording; nothing is missing."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Rule:
     """One rule: a module with CODE, NAME (optional), NEEDS, Limits and check(run, limits).

@@ -12,15 +12,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stallscope.analyzers import hostwords, waits
+from stallscope.analyzers import contention, hostwords, waits
 from stallscope.analyzers.frames import is_user_frame
 from stallscope.analyzers.hostcause import HostCauses
+from stallscope.analyzers.hostgaps import HostView
 from stallscope.analyzers.idle import IdleAccount, account_idle
+from stallscope.analyzers.losses import Loss, losses, widest
 from stallscope.analyzers.pace import Pace
 from stallscope.analyzers.phases import PhaseSeries, series
 from stallscope.analyzers.places import Places
 from stallscope.profiler import intervals, kinds
-from stallscope.profiler.activity import Segments, flatten
+from stallscope.profiler.activity import Segments, filled, flatten
 from stallscope.profiler.device import DeviceView, device_views, whole_view
 from stallscope.profiler.intervals import IntervalSet
 from stallscope.profiler.kinds import Kind
@@ -51,6 +53,7 @@ class Run:
         self._segments: dict[int, Segments] = {}
         self._blocks: dict[int, waits.WaitBlocks] = {}
         self._captures: dict[int, IntervalSet] = {}
+        self._contention: dict[int, IntervalSet] = {}
 
     # -- what there is -----------------------------------------------------------------------------
 
@@ -122,10 +125,22 @@ class Run:
         used = np.unique(self.timeline.spans.track)
         return [int(t) for t in used if self.timeline.tracks[int(t)].role == "host"]
 
+    @cached_property
+    def host(self) -> HostView:
+        """The threads that execute operators, and the gaps between these."""
+        return HostView(self)
+
     def segments(self, track: int) -> Segments:
-        """The innermost-span segments of a host thread, computed once per thread."""
+        """The innermost-span segments of a host thread, computed once per thread.
+
+        Where a thread has nothing recorded but labels, its stack samples stand in if it has any.
+        """
         if track not in self._segments:
-            self._segments[track] = flatten(self.timeline, track)
+            own = flatten(self.timeline, track)
+            samples = self.places.samples(track)
+            if samples is not None and len(samples.row):
+                own = filled(own, self.timeline.of_kind(Kind.ANNOTATION)[own.row], samples)
+            self._segments[track] = own
         return self._segments[track]
 
     @cached_property
@@ -223,8 +238,10 @@ class Run:
         return intervals.union(spans.start_ns[rows], spans.end_ns[rows])
 
     def contention(self, track: int) -> IntervalSet:
-        """When something kept a thread from running."""
-        return intervals.EMPTY
+        """When something kept a thread from running, computed once per thread."""
+        if track not in self._contention:
+            self._contention[track] = contention.stolen_time(self, track)
+        return self._contention[track]
 
     def captures(self, track: int) -> IntervalSet:
         """When a thread recorded launches into a graph instead of running them."""
@@ -299,7 +316,24 @@ class Run:
     @cached_property
     def series(self) -> list[PhaseSeries]:
         """The steps of each phase in order, with their warm-up told apart."""
-        return series(self.steps)
+        return series(self.steps, self._step_overhead)
+
+    def _step_overhead(self, steps: tuple[Step, ...]) -> Int64:
+        """What of each step, up to the next one, its device was idle; without a device its length."""
+        starts = np.array([s.start_ns for s in self.steps], np.int64)
+        begin = np.array([s.start_ns for s in steps], np.int64)
+        if not self.idle:
+            return np.array([s.dur_ns for s in steps], np.int64)
+        ends = np.append(starts, np.iinfo(np.int64).max)
+        end = ends[np.searchsorted(starts, begin, side="right")]
+        best = np.zeros(len(steps), np.int64)
+        for account in self.idle.values():
+            host = np.flatnonzero(account.is_host)
+            when, length = account.host_end_ns[host], account.view.gaps.dur_ns[host]
+            total = np.concatenate([np.zeros(1, np.int64), np.cumsum(length)])
+            out = total[np.searchsorted(when, end)] - total[np.searchsorted(when, begin)]
+            best = out if int(out.sum()) > int(best.sum()) else best
+        return best
 
     @cached_property
     def _warm_up(self) -> IntervalSet:
@@ -334,6 +368,28 @@ class Run:
         ends = np.array([s.end_ns for s in self.steps], np.int64)
         at = np.searchsorted(ends, host_ns, side="right")
         return [self.steps[i].phase if i < len(self.steps) else "" for i in at.tolist()]
+
+    def step_index(self, phase: PhaseSeries, host_ns: Int64) -> npt.NDArray[np.intp]:
+        """The number within a phase of the step at each moment (up to the start of its next step), else -1."""
+        at = np.searchsorted(phase.start_ns, host_ns, side="right") - 1
+        starts = np.array([s.start_ns for s in self.steps], np.int64)
+        whole = np.searchsorted(starts, host_ns, side="right") - 1
+        same = starts[np.maximum(whole, 0)] == phase.start_ns[np.maximum(at, 0)]
+        return np.where((at >= 0) & same, at, -1).astype(np.intp)
+
+    def idle_per_step(self, phase: PhaseSeries) -> Int64:
+        """Idle time that the host caused in each step of a phase, on the device with most of it. Shape (k,)."""
+        return self._step_overhead(phase.steps)
+
+    @cached_property
+    def stalls(self) -> list[Loss]:
+        """Host stalls by place, the largest first; what HB101 looks at, without its limits."""
+        found = []
+        for number, account in self.idle.items():
+            pace, pieces = self.pace[number], account.pieces
+            mask = pace.is_work & pace.is_stall[pieces.gap]
+            found.append(losses(self, account, mask, pace.stall_places[pieces.gap]))
+        return [loss for loss, _ in widest(found)]
 
     @cached_property
     def step_set(self) -> IntervalSet:

@@ -30,7 +30,9 @@ def verdict(run: Run, findings: Sequence[Finding], outcomes: Sequence[RuleOutcom
             f"device busy {share(view.busy_ns, view.span_ns)} of {duration(view.span_ns)}, "
             f"idle {duration(view.idle_ns)}"
         )
-    untold = [o.code for o in outcomes if o.status == "not_analysable"]
+    untold = [
+        o.code for o in outcomes if o.status == "not_analysable" and not o.reason.startswith("does not apply")
+    ]
     if untold:
         lines.append(f"not analysable: {', '.join(untold)}")
     return Verdict(text, tuple(lines))

@@ -85,6 +85,30 @@ def _clipped_ends(end: Int64, parent: npt.NDArray[np.intp]) -> Int64:
         end = np.where(over, limit, end)
 
 
+def filled(first: Segments, weak: npt.NDArray[np.bool_], second: Segments) -> Segments:
+    """The segments of `first`, with those of `second` where `first` has none or only a `weak` one."""
+    if len(first.row) == 0:
+        return second
+    points = np.unique(np.concatenate([first.start_ns, first.end_ns, second.start_ns, second.end_ns]))
+    begin, end = points[:-1], points[1:]
+    row, at = _owner(first, begin)
+    other, _ = _owner(second, begin)
+    use = (other >= 0) & ((row < 0) | weak[np.maximum(at, 0)])
+    row = np.where(use, other, row)
+    held = row >= 0
+    return Segments(begin[held], end[held], row[held])
+
+
+def _owner(segments: Segments, times: Int64) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """The row that owns each time and the index of its segment, -1 where there is none."""
+    if len(segments.row) == 0:
+        none = np.full(len(times), -1, np.intp)
+        return none, none
+    at = np.searchsorted(segments.start_ns, times, side="right") - 1
+    inside = (at >= 0) & (times < segments.end_ns[np.maximum(at, 0)])
+    return np.where(inside, segments.row[np.maximum(at, 0)], -1), np.where(inside, at, -1)
+
+
 def owned(segments: Segments, mask: npt.NDArray[np.bool_], start_ns: Int64, end_ns: Int64) -> Int64:
     """How much of each [start_ns, end_ns) the chosen segments own, shape of `start_ns`."""
     return intervals.covered(segments.only(mask), start_ns, end_ns)

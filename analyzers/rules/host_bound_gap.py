@@ -45,12 +45,13 @@ class Limits:
     )  # fmt: skip
     min_gap_us: float = limit(50, "Shorter gaps are launch pace, see LN401.", unit="us",
                               source="TensorRT-LLM perf-host-analysis, gap table")  # fmt: skip
+    single_share: float = limit(0.10, "The same for a place with one gap only, which may be a first use.")
 
 
 def check(run: Run, limits: Limits) -> Iterator[Finding]:
     """One finding per place, the costliest first."""
     for loss, devices in widest(_stalls(run, limits, number) for number in run.devices):
-        if loss.share >= limits.min_share:
+        if loss.share >= (limits.min_share if len(loss.gaps) > 1 else limits.single_share):
             yield _finding(run, loss, devices)
 
 

@@ -43,34 +43,34 @@ CAUSES: dict[str, Cause] = {
         ("MB301",), "kernels move more bytes than needed", "the chain is one kernel, or the type half as wide"
     ),
     "launch-bound": Cause(("LN401",), "kernels shorter than their launches", "each step is one graph launch"),
-    "gc": Cause((), "garbage collections stop the host", "no collection in the loop"),
-    "allocator": Cause((), "the cache of device memory is emptied and refilled", "memory is kept"),
-    "cuda-malloc": Cause((), "device memory is taken from the driver in the loop", "memory is there already"),
-    "compile": Cause((), "code is compiled inside of the window", "compiled before"),
+    "gc": Cause(("HB103",), "garbage collections stop the host", "no collection in the loop"),
+    "allocator": Cause(("SY204",), "the cache of device memory is emptied and refilled", "memory is kept"),
+    "cuda-malloc": Cause(("SY204",), "device memory is taken from the driver in the loop", "memory is there already"),
+    "compile": Cause(("HB106",), "code is compiled inside of the window", "compiled before"),
     "contention": Cause(
-        (), "other threads or processes keep the launching thread from running", "it runs alone"
+        ("HB104",), "other threads or processes keep the launching thread from running", "it runs alone"
     ),
-    "stream-dependency": Cause((), "a stream waits for another stream or device", "the wait is removed"),
+    "stream-dependency": Cause(("DP501",), "a stream waits for another stream or device", "the wait is removed"),
     "collective": Cause(
-        (), "a collective is not hidden behind work", "it is hidden, or the peers come in time"
+        ("CC601",), "a collective is not hidden behind work", "it is hidden, or the peers come in time"
     ),
     "graph-break": Cause(
         (), "decode kernels are launched outside of graphs", "each step is one graph launch"
     ),
     "scheduler": Cause(
         # the scheduler's line is the cause whatever the class of the gap is called
-        ("HB101",),
+        ("HB105", "HB101"),
         "the scheduler works between steps while the device has nothing to do",
         "it takes no time",
     ),
-    "no-requests": Cause((), "there is nothing to serve between steps", "the next request is there at once"),
+    "no-requests": Cause(("HB105",), "there is nothing to serve between steps", "the next request is there at once"),
     "inefficient": Cause((), "kernels reach a small share of the roof", "they reach 80 % of the roof"),
     "latency-kernel": Cause((), "a kernel uses a fraction of the cores", "it reaches 80 % of the roof"),
     "copy-tax": Cause((), "casts, copies and transpositions take device time", "they are not needed"),
-    "warm-up": Cause((), "first steps are slow: the window holds the warm-up", "warm before the window"),
+    "warm-up": Cause(("ST701",), "first steps are slow: the window holds the warm-up", "warm before the window"),
     "drift": Cause(
         # a finding at the growing line is right; that it grows is for the step table to say
-        ("HB101",),
+        ("ST702", "HB101"),
         "each step takes longer than the one before",
         "all steps are as fast as the first",
     ),

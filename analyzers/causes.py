@@ -1,0 +1,97 @@
+"""Findings about one idle cause: what the rules on collection, compilation, allocation and the like share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from stallscope.analyzers.finding import Finding
+from stallscope.analyzers.idle import Cause, IdleAccount
+from stallscope.analyzers.losses import Loss, evidence, losses, per_step, step_text, widest
+from stallscope.analyzers.units import duration, share
+
+if TYPE_CHECKING:
+    from stallscope.analyzers.run import Run
+
+Rows = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class CauseText:
+    """How a rule tells of its cause. `while_` ends "the device idles 3 ms ..."; `label` names a span."""
+
+    code: str
+    name: str
+    while_: Callable[[Loss], str]
+    label: str
+    advice: str
+
+
+def cause_findings(
+    run: Run,
+    cause: Cause,
+    text: CauseText,
+    min_share: float,
+    *,
+    together: bool = False,
+    rows: Callable[[IdleAccount], Rows] | None = None,
+    steady: bool = True,
+) -> Iterator[Finding]:
+    """One finding per place (or one in all, if `together`) whose idle time of a cause is a share of the span.
+
+    `rows` chooses the host row that stands for each piece, the innermost span unless given.
+    """
+    found = widest(_losses(run, account, cause, together, rows, steady) for account in run.idle.values())
+    for loss, devices in found:
+        if loss.share >= min_share:
+            yield _finding(run, loss, devices, text)
+
+
+def _losses(
+    run: Run,
+    account: IdleAccount,
+    cause: Cause,
+    together: bool,
+    rows: Callable[[IdleAccount], Rows] | None,
+    steady: bool,
+) -> list[Loss]:
+    pieces = account.pieces
+    chosen = rows(account) if rows is not None else pieces.row
+    keys = [np.zeros(len(pieces), np.intp)] if together else None
+    return losses(run, account, pieces.cause == cause, chosen, keys, steady=steady)
+
+
+def _finding(run: Run, loss: Loss, devices: list[int], text: CauseText) -> Finding:
+    facts = per_step(run, loss.lost_ns, loss.by_phase) | {
+        "gaps": len(loss.gaps),
+        "longest_gap_ns": int(loss.gap_ns[0]),
+        "devices": devices,
+    }
+    span = run.steady_span_ns(loss.account.view)
+    return Finding(
+        code=text.code,
+        name=text.name,
+        title=f"The device idles {duration(loss.lost_ns)}{step_text(facts, loss.phase)} {text.while_(loss)}",
+        lost_ns=loss.lost_ns,
+        recoverable_ns=loss.lost_ns,
+        confidence="high" if loss.row >= 0 else "medium",
+        phase=loss.phase,
+        where=loss.place.where(),
+        detail=(
+            f"{len(loss.gaps)} gaps of up to {duration(int(loss.gap_ns[0]))}, {share(loss.lost_ns, span)} of the device's "
+            f"time."
+        ),
+        advice=text.advice,
+        evidence=evidence(run, loss, text.label),
+        facts=facts,
+    )
+
+
+def in_place(loss: Loss) -> str:
+    """ " in sampler.py:214 (pick)", or "" where no place is known."""
+    place = loss.place
+    return f" in {place.text}" if place.python or place.operator or place.annotation else ""

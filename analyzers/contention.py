@@ -1,0 +1,160 @@
+"""When a host thread was kept from running, as far as the recording shows it.
+
+Two signs. A span that usually takes microseconds takes a hundred times as long, once in a while, without a wait
+for the device, a collection or a compilation in it: the thread lost its core. The same in Python code while
+another thread of the process was in Python code: that thread held the interpreter lock. Run-queue counters,
+where they were recorded, measure the first directly, but only as sums over a tenth of a second.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from stallscope.profiler import counters, intervals
+from stallscope.profiler.activity import Segments
+from stallscope.profiler.intervals import EMPTY, IntervalSet
+from stallscope.profiler.kinds import Kind
+from stallscope.profiler.timeline import Bool, Int64
+
+if TYPE_CHECKING:
+    from stallscope.analyzers.run import Run
+
+OUTLIER_FACTOR = 20.0
+"""Operators that take over 20 medians were descheduled in every CPU trace looked at."""
+OUTLIER_NS = 200_000
+"""Shorter ones are not called outliers: caches and page faults do that."""
+MIN_SAMPLES = 8
+"""A name seen less often has no usual length."""
+LOCK_FACTOR = 8.0
+LOCK_SHARE = 0.6
+"""Share of a long Python moment in which another thread must have been in Python code."""
+
+
+def stolen_time(run: Run, track: int) -> IntervalSet:
+    """When a thread was kept from running by a core or by the interpreter lock."""
+    segments = run.segments(track)
+    if len(segments.row) == 0:
+        return EMPTY
+    own = _outliers(run, segments, _usable(run, track, segments), OUTLIER_FACTOR)
+    locked = lock_time(run, track)
+    if len(locked[0]) == 0:
+        return own
+    return intervals.union(np.concatenate([own[0], locked[0]]), np.concatenate([own[1], locked[1]]))
+
+
+def lock_time(run: Run, track: int) -> IntervalSet:
+    """Unusually long moments of a thread in Python code while another thread of its process was in Python."""
+    segments = run.segments(track)
+    others = _other_python(run, track)
+    if len(others[0]) == 0 or len(segments.row) == 0:
+        return EMPTY
+    length = segments.end_ns - segments.start_ns
+    beside = intervals.covered(others, segments.start_ns, segments.end_ns) >= LOCK_SHARE * length
+    kind = run.timeline.spans.kind[segments.row]
+    waits = run.is_wait[segments.row] | run.places.is_waiting[segments.row]
+    code = np.isin(kind, [int(Kind.PYTHON), int(Kind.OPERATOR), int(Kind.ANNOTATION)])
+    return _outliers(run, segments, beside & code & ~waits, LOCK_FACTOR)
+
+
+def _usable(run: Run, track: int, segments: Segments) -> Bool:
+    """Segments of operators and runtime calls that have no reason of their own to take long."""
+    row, causes = segments.row, run.host_causes
+    kind = run.timeline.spans.kind[row]
+    out = np.isin(kind, [int(Kind.OPERATOR), int(Kind.RUNTIME), int(Kind.QUEUE)])
+    out &= ~run.is_wait[row] & ~run.is_sync[row] & ~run.is_copy_call[row]
+    out &= ~causes.is_allocator[row] & ~causes.is_compile[row] & ~run.is_graph_launch[row]
+    middle = (segments.start_ns + segments.end_ns) // 2
+    for name in ("compile", "gc"):
+        out &= ~intervals.contains(causes.set_of(name, track), middle)
+    return np.asarray(out & ~first_uses(run)[row], np.bool_)
+
+
+def first_uses(run: Run) -> Bool:
+    """Calls that launched the first kernel of a name: the driver may have loaded its code then. Shape (n,)."""
+    spans = run.timeline.spans
+    rows = run.timeline.rows(Kind.KERNEL, Kind.COLLECTIVE)
+    rows = rows[spans.launch_row[rows] >= 0]
+    out = np.zeros(len(spans), bool)
+    order = rows[np.argsort(spans.start_ns[rows], kind="stable")]
+    _, first = np.unique(spans.name[order], return_index=True)
+    out[spans.launch_row[order[first]]] = True
+    return out
+
+
+def _outliers(run: Run, segments: Segments, usable: npt.NDArray[np.bool_], factor: float) -> IntervalSet:
+    """Usable segments far longer than the median of all segments of their name."""
+    at = np.flatnonzero(usable)
+    if len(at) == 0:
+        return EMPTY
+    names = run.timeline.spans.name[segments.row]
+    length = segments.end_ns - segments.start_ns
+    long = at[length[at] >= OUTLIER_NS]
+    out = []
+    for name in np.unique(names[long]).tolist():
+        same = length[names == name]
+        if len(same) >= MIN_SAMPLES:
+            mine = long[names[long] == name]
+            out.append(mine[length[mine] > factor * np.median(same)])
+    if not out:
+        return EMPTY
+    chosen = np.concatenate(out)
+    return intervals.union(segments.start_ns[chosen], segments.end_ns[chosen])
+
+
+def _other_python(run: Run, track: int) -> IntervalSet:
+    """When another thread of the same process was in Python code that runs, not waits."""
+    tracks = run.timeline.tracks
+    found: list[IntervalSet] = []
+    for other in run.host_tracks:
+        if other == track or tracks[other].process != tracks[track].process:
+            continue
+        if tracks[other].thread == tracks[track].thread:
+            continue
+        segments = run.segments(other)
+        running = run.places.is_python[segments.row] & ~run.places.is_waiting[segments.row]
+        found.append(segments.only(running))
+    if not found:
+        return EMPTY
+    return intervals.union(np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found]))
+
+
+def busiest_other(run: Run, track: int, when: IntervalSet) -> int:
+    """The user frame of another thread that ran most inside of `when`, or -1."""
+    tracks, best, most = run.timeline.tracks, -1, 0
+    for other in run.host_tracks:
+        if tracks[other].process != tracks[track].process or tracks[other].thread == tracks[track].thread:
+            continue
+        segments = run.segments(other)
+        if len(segments.row) == 0:
+            continue
+        inside = intervals.covered(when, segments.start_ns, segments.end_ns)
+        inside = np.where(run.places.is_waiting[segments.row], 0, inside)
+        frames = run.places.user_frames(segments.row)
+        codes, at = np.unique(
+            np.where(frames >= 0, run.timeline.spans.name[np.maximum(frames, 0)], -1), return_inverse=True
+        )
+        sums = np.zeros(len(codes), np.int64)
+        np.add.at(sums, np.asarray(at).reshape(-1), inside)
+        top = int(np.argmax(np.where(codes >= 0, sums, -1)))
+        if codes[top] >= 0 and sums[top] > most:
+            most = int(sums[top])
+            best = int(frames[np.flatnonzero(np.asarray(at).reshape(-1) == top)[0]])
+    return best
+
+
+def queue_wait(run: Run, track: int) -> tuple[int, int] | None:
+    """What a thread waited for a core according to the kernel, and the time that covers; None without counters."""
+    table, strings = run.timeline.counters, run.timeline.strings
+    code = strings.find(counters.RUN_QUEUE_NS)
+    mine = (
+        np.flatnonzero((table.name == code) & (table.track == track)) if code >= 0 else np.zeros(0, np.intp)
+    )
+    if len(mine) < 2:
+        return None
+    times: Int64 = table.time_ns[mine]
+    order = np.argsort(times)
+    value = table.value[mine][order]
+    return int(value[-1] - value[0]), int(times[order][-1] - times[order][0])
