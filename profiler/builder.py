@@ -310,6 +310,8 @@ def span_order(track: Int32, start_ns: Int64, dur_ns: Int64) -> npt.NDArray[np.i
     spans that begin together are then looked at again.
     """
     n = len(start_ns)
+    if n == 0:
+        return np.zeros(0, np.intp)
     low = int(start_ns.min())
     bits = int(start_ns.max() - low).bit_length()
     if bits + int(track.max()).bit_length() > 62:

@@ -107,7 +107,7 @@ class _Joined:
                 time_ns=counters.time_ns + shift,
                 name=translate(texts, counters.name),
                 track=_shifted(counters.track, track_base),
-            )  # fmt: skip
+            )
         )
         self.tables[Marks].append(
             dataclasses.replace(
@@ -116,7 +116,7 @@ class _Joined:
                 name=translate(texts, marks.name),
                 track=_shifted(marks.track, track_base),
                 source=_shifted(marks.source, self.sources),
-            )  # fmt: skip
+            )
         )
         self.tables[Flows].append(
             Flows(
@@ -130,7 +130,7 @@ class _Joined:
                 allocations,
                 time_ns=allocations.time_ns + shift,
                 track=_shifted(allocations.track, track_base),
-            )  # fmt: skip
+            )
         )
 
     def timeline(self, clock: str) -> Timeline:

@@ -44,6 +44,7 @@ from stallscope.profiler.readers.ascend_rank import (
     shapes,
 )
 from stallscope.profiler.readers.ascend_sqlite import MISSING, Database, is_database, opened
+from stallscope.profiler.readers.ascend_table import clean
 from stallscope.profiler.session import Session
 from stallscope.profiler.timeline import (
     ARG_FLOAT,
@@ -588,9 +589,11 @@ class _Reader:
         )
 
     def _core_names(self, codes: Int32) -> Int32:
+        """Codes of core names in one spelling; -1 for N/A."""
         out = codes.copy()
         for code in np.unique(codes[codes >= 0]).tolist():
-            out[codes == code] = self.strings.code(core_name(self.strings[code]))
+            text = clean(self.strings[code])
+            out[codes == code] = self.strings.code(core_name(text)) if text else -1
         return out
 
     def _kernel_table(

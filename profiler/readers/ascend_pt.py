@@ -299,7 +299,7 @@ def read_recording(folder: Path) -> Part:
     files = {p.stem: p for p in sorted(output.glob("*.csv"))}
     files |= {p.stem: p for p in sorted(output.glob("*.json"))}
     mains, analyses = _databases(output)
-    if not files and not mains and not analyses:
+    if not is_output(output):
         raise _not_analysed(home)
     trace_path = files.get("trace_view")
     # text is whole with its trace; without it a database knows more than the tables
@@ -372,6 +372,9 @@ def _try_database(
             mains[0].name,
         )
         return None
+    if len(found.timeline) == 0 and "kernel_details" in files:
+        notes.extend(found.notes)
+        return None
     known = {k: v for k, v in facts.items() if v not in (-1, None) or k not in found.facts}
     merged = found.facts | known | ascend_files.statistic_tables(files, found.notes)
     found.notes.extend(notes)
@@ -437,7 +440,10 @@ def _kernel_table(files: dict[str, Path], rank: RankBuilder, trace: Trace | None
     if path is None:
         return None
     devices = trace.devices if trace is not None else []
-    return read_kernels([path], rank, devices[0] if len(devices) == 1 else 0)
+    kernels = read_kernels([path], rank, devices[0] if len(devices) == 1 else 0)
+    if kernels is not None and trace is not None and len(set(kernels.device.tolist())) == 1:
+        trace.call_device(int(kernels.device[0]))
+    return kernels
 
 
 def read_kernels(paths: list[Path], rank: RankBuilder, device: int) -> Kernels | None:

@@ -68,7 +68,13 @@ def _step(
         "communication_ns": intervals.length(communication),
         "communication_not_overlapped_ns": intervals.length(alone),
         "free_ns": int((ends - starts)[free].sum()),
+        "free_inside_ns": _length_between(chosen(np.concatenate([compute, comm]))),
     }
+
+
+def _length_between(work: intervals.IntervalSet) -> int:
+    """Holes between the pieces of a step's own work; databases call this free, without the pause after it."""
+    return intervals.length(intervals.gaps(work))
 
 
 def compare_steps(told: list[dict[str, Any]], own: list[dict[str, Any]], notes: Notes) -> None:
@@ -81,7 +87,8 @@ def compare_steps(told: list[dict[str, Any]], own: list[dict[str, Any]], notes: 
     worst, where = 0, ""
     for file_row, own_row in pairs:
         for key in ("computing_ns", "communication_ns", "free_ns"):
-            differs = abs(file_row[key] - own_row[key])
+            own_values = [own_row[key]] + ([own_row["free_inside_ns"]] if key == "free_ns" else [])
+            differs = min(abs(file_row[key] - value) for value in own_values)
             if differs > max(worst, AGREE_NS):
                 worst, where = differs, f"step {file_row['step']}, {key}"
     notes.add("step-times-differ", "warning",

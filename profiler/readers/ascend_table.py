@@ -197,7 +197,7 @@ def _exact_ns(text: str, places: int) -> int:
         exact = (Decimal(clean(text)) * 10**places).to_integral_value(ROUND_HALF_UP)
     except (InvalidOperation, ValueError):
         return NO_TIME
-    return int(exact) if exact.is_finite() and abs(exact) < 1 << 62 else NO_TIME
+    return int(exact) if exact.is_finite() and abs(exact) < 1 << 63 else NO_TIME
 
 
 def read_table(path: Path) -> Table:

@@ -52,7 +52,7 @@ from stallscope.profiler.timeline import (
 
 READER_VERSION = 1
 
-FRAMEWORK, CANN, HARDWARE, GROUPS, OVERLAP, GC, MARKS, SCOPES, OTHER = range(9)
+FRAMEWORK, CANN, HARDWARE, GROUPS, OVERLAP, GC, MARKS, SCOPES, LABELS, OTHER = range(10)
 
 _ROLES: tuple[tuple[str, int], ...] = (
     (r"^Python GC$", GC),
@@ -78,6 +78,8 @@ _CANN_NAME = re.compile(r"^(AscendCL|Node|Runtime|Hccl|HCCL|Communication|Model|
 _LEVEL_OF_PREFIX = {"ascendcl": "acl", "node": "node", "runtime": "runtime", "hccl": "hccl",
                     "communication": "hccl", "model": "model", "ge": "ge", "acl": "acl"}  # fmt: skip
 _FLOW_CATEGORIES = ("async_npu", "async_task_queue", "fwdbwd", "MsTx", "async_mindspore")
+_PYTHON_NAME = re.compile(r"\.py\(\d+\): |^<built-in |^nn\.Module: ")
+_MARK_KEYS = ("event_type", "Message_type", "message_type", "domain")
 _OVERLAP_NAMES = ("Computing", "Communication", "Communication(Not Overlapped)", "Free")
 _MAX_DURATION_NS = 30 * 24 * 3600 * 10**9
 
@@ -235,6 +237,8 @@ class _Process:
     role: int
     name: str
     device: int
+    device_told: bool
+    """Whether the trace says the device; else it is 0 for want of better."""
 
 
 class Trace:
@@ -277,10 +281,14 @@ class Trace:
         for pid in used.tolist():
             if roles[pid] == OTHER:
                 roles[pid] = self._infer(spans[raw.pid[spans] == pid])
-        hosts = {p for p, r in roles.items() if r == FRAMEWORK}
-        return {
-            p: _Process(r, names.get(p, ""), _device(p, labels.get(p, ""), hosts)) for p, r in roles.items()
-        }
+            if roles[pid] == OTHER and labels.get(pid, "").startswith("NPU"):
+                roles[pid] = LABELS
+        is_new = _new_pid_scheme(roles)
+        processes = {}
+        for pid, role in roles.items():
+            device, told = _device(pid, labels.get(pid, ""), is_new)
+            processes[pid] = _Process(role, names.get(pid, ""), device, told)
+        return processes
 
     def _infer(self, events: npt.NDArray[np.intp]) -> int:
         """The role of a process without a known name, by its rows (a cut trace has lost its metadata)."""
@@ -292,8 +300,13 @@ class Trace:
         cats = {self.texts[raw.cat[i]] for i in sample.tolist() if raw.cat[i] >= 0}
         if cats & set(_CATEGORIES):
             return FRAMEWORK
-        if any("Task Type" in raw.args.of(i) for i in sample.tolist()):
+        keys = {key for i in sample.tolist() for key in raw.args.of(i)}
+        if "Task Type" in keys:
             return HARDWARE
+        if keys & {"task type", "alg_type"}:
+            return GROUPS
+        if keys & set(_MARK_KEYS):
+            return MARKS
         if any(_CANN_NAME.match(n) for n in names):
             return CANN
         if names and all(n in _OVERLAP_NAMES for n in names):
@@ -314,6 +327,14 @@ class Trace:
     def devices(self) -> list[int]:
         """Device numbers that tasks ran on."""
         return sorted({p.device for p in self.processes.values() if p.role in (HARDWARE, GROUPS)})
+
+    def call_device(self, number: int) -> None:
+        """Give the only device, where the trace has no number for it, the number another file knows."""
+        processes = [p for p in self.processes.values() if p.role in (HARDWARE, GROUPS)]
+        if any(p.device_told for p in processes):
+            return
+        for process in self.processes.values():
+            process.device = number
 
     # -- handing over --------------------------------------------------------------------------------
 
@@ -384,7 +405,7 @@ class Trace:
         kind[is_call] = Kind.RUNTIME
         category[is_call] = self._levels(events[is_call])
         connection = np.full(len(events), NO_ID, np.int64)
-        connection[is_call] = raw.args.ids("connection_id", len(raw))[events[is_call]]
+        connection[is_call] = self._connections()[events[is_call]]
         queue = kind == Kind.QUEUE
         connection[queue] = raw.args.ids("correlation_id", len(raw))[events[queue]]
         numbers[events] = self.rank.builder.add(
@@ -412,6 +433,7 @@ class Trace:
         default[role == GC] = Kind.PYTHON
         default[role == MARKS] = Kind.ANNOTATION
         untold = kind < 0
+        default[(role == FRAMEWORK) & self._name_is(events, _PYTHON_NAME.search)] = Kind.PYTHON
         queue = untold & self._name_is(events, lambda n: n.startswith(("Enqueue", "Dequeue")))
         kind = np.where(untold, default, kind)
         kind[queue] = Kind.QUEUE
@@ -467,7 +489,7 @@ class Trace:
 
     def _add_labels(self, events: npt.NDArray[np.intp], role: npt.NDArray[np.int8], numbers: Int64) -> None:
         """Derived rows and the small tasks of collectives: shown, never counted."""
-        for wanted, what in ((OVERLAP, "Overlap Analysis"), (SCOPES, "Scope Layer")):
+        for wanted, what in ((OVERLAP, "Overlap Analysis"), (SCOPES, "Scope Layer"), (LABELS, "")):
             mine = events[role == wanted]
             self._label(mine, what, numbers)
             if wanted == OVERLAP:
@@ -484,7 +506,8 @@ class Trace:
 
         def make(pid: int, tid: int) -> int:
             thread = self.threads.get((pid, tid)) or str(self._id(tid))
-            return self.rank.label_track(f"{what}: {thread}", self.processes[pid].device)
+            process = self.processes[pid]
+            return self.rank.label_track(f"{what or process.name}: {thread}", process.device)
 
         numbers[events] = self.rank.builder.add(
             track=by_pair(raw.pid[events], raw.tid[events], make),
@@ -523,7 +546,7 @@ class Trace:
         tasks = events[role == HARDWARE]
         ops = events[role == GROUPS]
         ops = ops[self._is_group_op(ops)]
-        connection = raw.args.ids("connection_id", n)
+        connection = self._connections()
         context = raw.args.ints("Subtask Id", n, NO_CONTEXT)
         task_rows = DeviceTasks(
             start_ns=raw.ts_ns[tasks],
@@ -573,13 +596,18 @@ class Trace:
         digits = re.search(r"(\d+)", self.threads.get((pid, tid), ""))
         return int(digits[1]) if digits else max(int(tid), 0) if abs(int(tid)) < 1 << 30 else 0
 
+    def _connections(self) -> Int64:
+        """The connection id of every event; -1 and 2^32-1 mean none."""
+        ids = self.raw.args.ids("connection_id", len(self.raw))
+        return np.where((ids == -1) | (ids == NO_CONTEXT), NO_ID, ids)
+
     # -- links ---------------------------------------------------------------------------------------
 
     def _link_connections(
         self, calls: npt.NDArray[np.intp], work: npt.NDArray[np.intp], numbers: Int64
     ) -> None:
         raw = self.raw
-        ids = raw.args.ids("connection_id", len(raw))
+        ids = self._connections()
         levels = self._levels(calls)
         order = np.array(
             [ascend_links.LEVEL_ORDER.get(self.texts[c], 5) for c in np.unique(levels).tolist()] or [5],
@@ -781,13 +809,28 @@ def _role(name: str) -> int:
     return next((role for pattern, role in _ROLES if re.search(pattern, name)), OTHER)
 
 
-def _device(pid_code: int, label: str, hosts: set[int]) -> int:
-    """The device of a process: its label's number, else the low bits of the newer pid scheme, else 0."""
+def _new_pid_scheme(roles: dict[int, int]) -> bool:
+    """Whether pids of device processes are (host pid << 10) | (layer << 5) | device.
+
+    True where they agree on a host pid that is there, or, without a framework process, among themselves.
+    """
+    layers = [p for p, r in roles.items() if r in (CANN, HARDWARE, GROUPS, OVERLAP) and 0 < p < 1 << 52]
+    bases = {p >> 10 for p in layers}
+    if len(bases) != 1 or 0 in bases:
+        return False
+    hosts = {p for p, r in roles.items() if r == FRAMEWORK}
+    if hosts & bases:
+        return True
+    return len(layers) >= 2 and len({(p >> 5) & 31 for p in layers}) == len(layers)
+
+
+def _device(pid_code: int, label: str, is_new: bool) -> tuple[int, bool]:
+    """The device of a process, and whether the trace says it: by its label, else by the newer pid scheme."""
     if digits := re.search(r"NPU\s*(\d+)", label):
-        return int(digits[1])
-    if 0 < pid_code < 1 << 52 and ((pid_code >> 10) in hosts or pid_code >= 1 << 20):
-        return pid_code & 31
-    return 0
+        return int(digits[1]), True
+    if is_new and 0 < pid_code < 1 << 52:
+        return pid_code & 31, True
+    return 0, False
 
 
 def counter_label(name: str, key: str) -> str:
