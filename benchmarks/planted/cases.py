@@ -274,7 +274,7 @@ PLANTS: dict[str, Plant] = {
         lambda m, p: f.Preempted(m, ns=_ns(1_100_000, p)), Truth("contention"),
     ),
     "stream-dependency/late-fetch": Plant(
-        lambda m, p: f.SideStreamWait(m, size=int((7 << 20) * p)),
+        lambda m, p: f.SideStreamWait(m, ns=_ns(140_000, p)),
         Truth("stream-dependency", "decode", python="serve/offload.py(71): fetch_layer", kernels=("Memcpy HtoD",)),
     ),
     "stream-dependency/pipeline": Plant(

@@ -45,12 +45,16 @@ CAUSES: dict[str, Cause] = {
     "launch-bound": Cause(("LN401",), "kernels shorter than their launches", "each step is one graph launch"),
     "gc": Cause(("HB103",), "garbage collections stop the host", "no collection in the loop"),
     "allocator": Cause(("SY204",), "the cache of device memory is emptied and refilled", "memory is kept"),
-    "cuda-malloc": Cause(("SY204",), "device memory is taken from the driver in the loop", "memory is there already"),
+    "cuda-malloc": Cause(
+        ("SY204",), "device memory is taken from the driver in the loop", "memory is there already"
+    ),
     "compile": Cause(("HB106",), "code is compiled inside of the window", "compiled before"),
     "contention": Cause(
         ("HB104",), "other threads or processes keep the launching thread from running", "it runs alone"
     ),
-    "stream-dependency": Cause(("DP501",), "a stream waits for another stream or device", "the wait is removed"),
+    "stream-dependency": Cause(
+        ("DP501",), "a stream waits for another stream or device", "the wait is removed"
+    ),
     "collective": Cause(
         ("CC601",), "a collective is not hidden behind work", "it is hidden, or the peers come in time"
     ),
@@ -63,11 +67,15 @@ CAUSES: dict[str, Cause] = {
         "the scheduler works between steps while the device has nothing to do",
         "it takes no time",
     ),
-    "no-requests": Cause(("HB105",), "there is nothing to serve between steps", "the next request is there at once"),
+    "no-requests": Cause(
+        ("HB105",), "there is nothing to serve between steps", "the next request is there at once"
+    ),
     "inefficient": Cause((), "kernels reach a small share of the roof", "they reach 80 % of the roof"),
     "latency-kernel": Cause((), "a kernel uses a fraction of the cores", "it reaches 80 % of the roof"),
     "copy-tax": Cause((), "casts, copies and transpositions take device time", "they are not needed"),
-    "warm-up": Cause(("ST701",), "first steps are slow: the window holds the warm-up", "warm before the window"),
+    "warm-up": Cause(
+        ("ST701",), "first steps are slow: the window holds the warm-up", "warm before the window"
+    ),
     "drift": Cause(
         # a finding at the growing line is right; that it grows is for the step table to say
         ("ST702", "HB101"),

@@ -349,7 +349,7 @@ class SideStreamWait(Fault):
     Mended, the transfer does not wait for the layer and so runs ahead of it.
     """
 
-    size: int = 8 << 20
+    ns: int = 140_000
     place: str = "serve/offload.py(71): fetch_layer"
 
     def attention(self, b: Builder, i: int, layer: int, step: Step) -> None:
@@ -358,7 +358,7 @@ class SideStreamWait(Fault):
             b.add(Record(here, b.stream))
             if not self.mended:
                 b.add(WaitEvent(here, SIDE_STREAM))
-            b.copy("HtoD", self.size, "Pinned", stream=SIDE_STREAM)
+            b.copy("HtoD", round(self.ns * b.chip.pinned / 1e9), "Pinned", stream=SIDE_STREAM)
             b.add(Record(fetched, SIDE_STREAM), WaitEvent(fetched, b.stream))
 
 

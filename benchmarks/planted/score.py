@@ -17,7 +17,11 @@ WORST_TARGET = 0.15
 
 @dataclass(frozen=True)
 class Result:
-    """One line of the table. `predicted_ns` adds up the findings that name the planted cause and place."""
+    """One line of the table.
+
+    `predicted_ns` adds up the findings that name the planted cause and place, under the code that ranks
+    first among them: two rules may speak of the same time.
+    """
 
     case: Case
     first: str
@@ -54,7 +58,7 @@ def compare(case: Case, report: Report, true_ns: int) -> Result:
         right = first is not None and first.code in codes
         place = right and first is not None and _placed(case, first)
         matching = [f for f in report.findings if f.code in codes and _placed(case, f)]
-        predicted = sum(f.recoverable_ns for f in matching)
+        predicted = sum(f.recoverable_ns for f in matching if f.code == matching[0].code)
     return Result(
         case=case,
         first=_label(first) if first else "-",

@@ -31,12 +31,14 @@ from benchmarks.planted.actions import (
     Work,
 )
 from benchmarks.planted.cases import PLAN, PLANTS, Case, Truth, all_cases
-from benchmarks.planted.causes import CAUSES
+from benchmarks.planted.causes import CAUSES, Cause
 from benchmarks.planted.forms import Form, chip_for, write
 from benchmarks.planted.llm import CONFOUNDERS
 from benchmarks.planted.recording import Recording, device_totals, union_ns
+from benchmarks.planted.score import compare, totals
 from benchmarks.planted.simulate import Machine, simulate
 from stallscope.analyzers import analyze
+from stallscope.analyzers.finding import Finding, Report, Severity, Where
 from stallscope.profiler.readers import load
 
 FLAT = Machine(submit_ns=10, kernel_gap_ns=1, graph_gap_ns=2, wake_ns=3)
@@ -286,3 +288,34 @@ def test_a_place_is_recognised_in_either_spelling() -> None:
 def test_unions_of_spans() -> None:
     assert union_ns([(0, 10), (5, 20), (30, 40)]) == 30
     assert union_ns([]) == 0
+
+
+def finding(code: str, recoverable_ns: int, severity: Severity, python: str) -> Finding:
+    return Finding(
+        code, "n", "t", recoverable_ns, recoverable_ns, severity=severity, where=Where(python=python)
+    )
+
+
+def test_scoring_takes_the_first_finding_and_counts_no_time_twice(
+    small_report: Report, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = CASES["p76-drift-history"]
+    here = "serve/history.py(58): append_tokens"
+    first, second = "AA101", "BB202"
+    monkeypatch.setitem(CAUSES, "drift", Cause((first, second), "", ""))
+    small_report.findings[:] = [
+        finding("ZZ999", 900, "info", "elsewhere.py(1): f"),
+        finding(first, 700, "high", here),
+        finding(second, 650, "high", here),
+        finding(first, 50, "info", here),
+        finding(first, 40, "low", "elsewhere.py(1): f"),
+    ]
+    result = compare(case, small_report, true_ns=1000)
+    assert result.first_right and result.place_right
+    assert result.predicted_ns == 750
+    assert result.relative_error == 0.25
+    assert len(result.remarks) == 2
+    healthy = compare(CASES["h01-decode-host-ahead"], small_report, true_ns=0)
+    assert len(healthy.findings) == 3
+    assert "1/1 = 100.0%" in totals([result])
+    assert "false findings when healthy   3 on 1 cases" in totals([healthy])
