@@ -15,7 +15,7 @@ What viewers trip over, and what is done about it (docs/reference/chrome-export.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ import numpy.typing as npt
 
 from stallscope import __version__
 from stallscope.analyzers.finding import Evidence, Finding, Report
+from stallscope.analyzers.idle import IDLE_CLASSES, Cause, Pieces
+from stallscope.analyzers.run import Run
 from stallscope.exporters.base import MAX_SAFE_INTEGER, one_line, track_label, writing
 from stallscope.exporters.lanes import assign_disjoint_lanes, assign_lanes
 from stallscope.exporters.trace_layout import Layout, Process
@@ -43,7 +45,7 @@ from stallscope.exporters.trace_text import (
     number_pieces,
     value_text,
 )
-from stallscope.profiler.device import GAP_CLASSES, device_views
+from stallscope.profiler.device import GAP_CLASSES
 from stallscope.profiler.ids import NO_ID, TEXT_ID_BASE
 from stallscope.profiler.kinds import KIND_NAMES, Kind
 from stallscope.profiler.session import Session
@@ -52,8 +54,8 @@ from stallscope.profiler.timeline import ARG_INT, ARG_STRING, Bool, Int32, Int64
 NAME = "chrome"
 SUFFIX = ".trace.json.gz"
 
-BATCH = 1 << 16
-"""Rows that are turned into text at once; bounds the memory to some 50 MB."""
+BATCH = 1 << 14
+"""Rows that are turned into text at once; bounds the memory to some 20 MB."""
 
 CATEGORIES: dict[Kind, str] = {
     Kind.PYTHON: "python_function",
@@ -93,7 +95,7 @@ class _Drawn:
 
     start_ns: Int64
     dur_ns: Int64
-    tails: list[bytes]
+    tails: Objects
 
 
 @dataclass
@@ -186,9 +188,7 @@ class _Export:
         tails = self._tails(rows, track)
         arguments = self._row_arguments(rows, track)
         follower_row, followers = self._followers(rows, track)
-        return join_records(
-            heads, tails, arguments.row, self.arguments.pieces(arguments), follower_row, followers
-        )
+        return join_records(heads, tails, self.arguments.pieces(arguments), follower_row, followers)
 
     def _tails(self, rows: slice, track: int) -> Objects:
         spans, strings = self.spans, self.timeline.strings
@@ -336,23 +336,41 @@ class _Export:
                 Number(b',"dur":', drawn.dur_ns, is_time=True),
             ]
         )
-        tails = np.empty(len(heads), object)
-        tails[:] = drawn.tails
-        return join_records(heads, tails)
+        return join_records(heads, drawn.tails)
 
     def _gaps(self) -> Iterator[_Drawn]:
-        """The idle gaps of each device, named by what ended them."""
-        for view in device_views(self.timeline).values():
+        """The idle gaps of each device, named by what ended them, and inside each the causes of its idle time."""
+        run = Run(self.session)
+        for number, view in run.devices.items():
             gaps = view.gaps
             if len(gaps) == 0:
                 continue
             process = self.layout.process_of[int(self.spans.track[view.rows[0]])]
             line = self.layout.line(process, IDLE, sort=0)
-            tails = []
-            for number, row in zip(gaps.gap_class.tolist(), gaps.ended_by.tolist(), strict=True):
-                args = {"ended_by": self.timeline.name(row)}
-                tails.append(_slice_tail(GAP_CLASSES[number], process.pid, line.tid, args))
-            yield _Drawn(gaps.start_ns, gaps.dur_ns, tails)
+            names = self.spans.name[gaps.ended_by].astype(np.int64)
+            tails = look_up(names * len(GAP_CLASSES) + gaps.gap_class, self._gap_tail(process.pid, line.tid))
+            start, end, cause = _merged_causes(run.idle[number].pieces)
+            causes = look_up(cause, self._cause_tail(process.pid, line.tid))
+            yield from _in_order(
+                np.concatenate([gaps.start_ns, start]),
+                np.concatenate([gaps.dur_ns, end - start]),
+                np.concatenate([tails, causes]),
+            )
+
+    def _gap_tail(self, pid: int, tid: int) -> Callable[[int], bytes]:
+        def tail(code: int) -> bytes:
+            name, gap_class = divmod(code, len(GAP_CLASSES))
+            return _slice_tail(GAP_CLASSES[gap_class], pid, tid, {"ended_by": self.timeline.strings[name]})
+
+        return tail
+
+    @staticmethod
+    def _cause_tail(pid: int, tid: int) -> Callable[[int], bytes]:
+        def tail(cause: int) -> bytes:
+            key = Cause(cause).key
+            return _slice_tail(key, pid, tid, {"cause": IDLE_CLASSES[key]})
+
+        return tail
 
     def _steps(self) -> Iterator[_Drawn]:
         steps = self.report.steps
@@ -366,7 +384,7 @@ class _Export:
             args = {"phase": step.phase, "index": step.index, "confidence": step.confidence, **step.facts}
             name = f"{step.phase or step.name} {step.index}" if step.index >= 0 else step.phase or step.name
             tails.append(_slice_tail(name, self.layout.steps.pid, tid, {"step": step.name, **args}))
-        yield from _in_order(start, length, tails)
+        yield from _in_order(start, length, _objects(tails))
 
     def _findings(self) -> Iterator[_Drawn]:
         """One slice per evidence; each finding has lines of its own, in the order of the report."""
@@ -383,7 +401,7 @@ class _Export:
                 _slice_tail(name, process.pid, tid, common | self._evidence_arguments(evidence))
                 for evidence, tid in zip(finding.evidence, tids, strict=True)
             ]
-            yield from _in_order(start, length, tails)
+            yield from _in_order(start, length, _objects(tails))
 
     def _evidence_arguments(self, evidence: Evidence) -> dict[str, Any]:
         tracks = self.timeline.tracks
@@ -419,7 +437,7 @@ class _Export:
         code = marks.name[part].astype(np.int64) * (len(self.timeline.tracks) + 1) + track + 1
         stored = self._stored_arguments(marks.source[part])
         return join_records(
-            self._points(marks.time_ns[part]), look_up(code, tail), stored.row, self.arguments.pieces(stored)
+            self._points(marks.time_ns[part]), look_up(code, tail), self.arguments.pieces(stored)
         )
 
     def _memory_line(self) -> int:
@@ -447,7 +465,7 @@ class _Export:
             self.layout.counters.pid, self.memory_tid,
         )  # fmt: skip
         tails = np.full(count, tail, object)
-        return join_records(self._points(table.time_ns[part]), tails, row, self.arguments.pieces(arguments))
+        return join_records(self._points(table.time_ns[part]), tails, self.arguments.pieces(arguments))
 
     def _counters(self) -> Iterator[bytes]:
         """One key each; values that are no finite number have nothing to draw and are left out."""
@@ -501,7 +519,7 @@ class _Export:
     def _values(self, time_ns: Int64, tails: Objects, values: npt.NDArray[np.float64]) -> bytes:
         bits = np.ascontiguousarray(values).view(np.int64)
         texts = look_up(bits, lambda code: b'"value":' + value_text(_number(code)))
-        return join_records(self._points(time_ns), tails, np.arange(len(texts)), texts)
+        return join_records(self._points(time_ns), tails, (np.arange(len(texts)), texts))
 
     def _points(self, time_ns: Int64) -> Objects:
         return number_pieces([Number(OPEN + b'"ts":', time_ns - self.base_ns, is_time=True)])
@@ -543,12 +561,31 @@ def _finding_arguments(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _in_order(start_ns: Int64, dur_ns: Int64, tails: list[bytes]) -> Iterator[_Drawn]:
+def _merged_causes(pieces: Pieces) -> tuple[Int64, Int64, Int64]:
+    """Start, end and cause of idle time; pieces of one gap and cause that touch are one."""
+    new = np.ones(len(pieces), bool)
+    new[1:] = (
+        (pieces.gap[1:] != pieces.gap[:-1])
+        | (pieces.cause[1:] != pieces.cause[:-1])
+        | (pieces.start_ns[1:] != pieces.end_ns[:-1])
+    )
+    first = np.flatnonzero(new)
+    last = np.append(first[1:], len(pieces)) - 1
+    return pieces.start_ns[first], pieces.end_ns[last], pieces.cause[first].astype(np.int64)
+
+
+def _objects(pieces: list[bytes]) -> Objects:
+    out = np.empty(len(pieces), object)
+    out[:] = pieces
+    return out
+
+
+def _in_order(start_ns: Int64, dur_ns: Int64, tails: Objects) -> Iterator[_Drawn]:
     """The spans by start, longer ones first, as viewers need them to nest."""
     order = np.lexsort((-dur_ns, start_ns))
     for part in _batches(0, len(order)):
         rows = order[part]
-        yield _Drawn(start_ns[rows], dur_ns[rows], [tails[row] for row in rows.tolist()])
+        yield _Drawn(start_ns[rows], dur_ns[rows], tails[rows])
 
 
 def _has(arguments: Arguments, key: str, count: int) -> Bool:

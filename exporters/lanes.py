@@ -21,6 +21,9 @@ _NESTING_LANES = 32
 """Lanes that are searched for a place to nest; later ones take disjoint spans only, so that a file of a
 million crossing spans costs n log n and not n * n."""
 
+_ROUNDS = 8
+"""How often whole columns are gone through before spans are placed one by one."""
+
 
 def assign_lanes(start_ns: Int64, end_ns: Int64) -> Int32:
     """A lane for each span, shape (n,): within a lane any two spans are disjoint or one holds the other.
@@ -69,7 +72,35 @@ def _in_order(start_ns: Int64, end_ns: Int64, assign: Assign) -> Int32:
 
 
 def _nesting(start_ns: Int64, end_ns: Int64) -> Int32:
-    return _place(start_ns, end_ns, _crossing(start_ns, end_ns), _nest_in_lanes)
+    lanes = np.zeros(len(start_ns), np.int32)
+    left = np.arange(len(start_ns))
+    for _ in range(_ROUNDS):
+        moved = _moved(start_ns[left], end_ns[left])
+        if moved is None:
+            break
+        left = left[moved]
+        if len(left) == 0:
+            return lanes
+        lanes[left] += 1
+    # a tangle: place one span after the other, in the groups of overlapping spans that hold a crossing one
+    return _place(start_ns, end_ns, _crossing(start_ns, end_ns)[0], _nest_in_lanes)
+
+
+def _moved(start_ns: Int64, end_ns: Int64) -> Bool | None:
+    """Which spans, with all they hold, leave a lane so that the rest nests; None if that takes too long."""
+    gone = np.zeros(len(start_ns), bool)
+    for _ in range(_ROUNDS):
+        kept = np.flatnonzero(~gone)
+        start = start_ns[kept]
+        crossing, clipped_ns = _crossing(start, end_ns[kept])
+        at = np.flatnonzero(crossing)
+        if len(at) == 0:
+            return gone
+        step = np.zeros(len(kept) + 1, np.int64)
+        np.add.at(step, at, 1)
+        np.add.at(step, np.maximum(np.searchsorted(start, clipped_ns[at]), at + 1), -1)
+        gone[kept[np.cumsum(step[:-1]) > 0]] = True
+    return None
 
 
 def _disjoint(start_ns: Int64, end_ns: Int64) -> Int32:
@@ -93,15 +124,15 @@ def _place(start_ns: Int64, end_ns: Int64, bad: Bool, assign: Callable[..., list
     return lanes
 
 
-def _crossing(start_ns: Int64, end_ns: Int64) -> Bool:
-    """Spans that neither nest in what is open nor follow it. Shape (n,)."""
+def _crossing(start_ns: Int64, end_ns: Int64) -> tuple[Bool, Int64]:
+    """Spans that neither nest in what is open nor follow it, and the ends of what they hold. Shapes (n,)."""
     parent, _, _, clipped_ns = kernels.nest(np.zeros(len(start_ns), np.int32), start_ns, end_ns - start_ns)
     crossing: Bool = clipped_ns != end_ns
     by_parent = np.argsort(parent, kind="stable")
     siblings = parent[by_parent][1:] == parent[by_parent][:-1]
     overlap = siblings & (end_ns[by_parent][:-1] > start_ns[by_parent][1:])
     crossing[by_parent[1:][overlap]] = True
-    return crossing
+    return crossing, clipped_ns
 
 
 def _nest_in_lanes(starts: list[int], ends: list[int]) -> list[int]:

@@ -87,8 +87,6 @@ class Layout:
         return np.array(self.first_tid or [0], np.int64)[tracks] + lanes
 
     def _place_tracks(self, session: Session) -> None:
-        most = np.zeros(len(self.tracks), np.int64)
-        np.maximum.at(most, session.timeline.spans.track, self.lane)
         known: dict[Any, Process] = {}
         devices = session.facts.get("devices")
         for number in self.order():
@@ -98,7 +96,8 @@ class Layout:
                 original = {"process": track.process, "process_name": track.process_name, "rank": track.rank}
                 known[key] = self.process(_process_name(track, devices), original)
             self.process_of[number] = known[key]
-            for lane in range(int(most[number]) + 1):
+            lanes = self.lane[session.timeline.track_rows(number)]
+            for lane in range(int(lanes.max(initial=0)) + 1):
                 line = self.line(
                     known[key], _line_name(track, lane), {"thread": track.thread, "stream": track.stream}
                 )

@@ -40,8 +40,10 @@ CLOSE = b"}}"
 OPEN = CLOSE + b",\n{"
 """Ends a record and begins the next one."""
 
-_FOUR = np.frombuffer("".join(f"{i:04d}" for i in range(10_000)).encode(), np.uint8).reshape(-1, 4)
-_THREE = _FOUR[:1000, 1:]
+Words = npt.NDArray[np.uint32]
+"""Four characters in each number."""
+_FOUR: Words = np.frombuffer("".join(f"{i:04d}" for i in range(10_000)).encode(), np.uint32)
+_DECIMALS: Words = np.frombuffer("".join(f".{i:03d}" for i in range(1000)).encode(), np.uint32)
 _POWERS = 10 ** np.arange(1, 19, dtype=np.int64)
 _LONG_NUMBER = re.compile(r"\d{16}")
 
@@ -64,53 +66,65 @@ def number_pieces(numbers: Sequence[Number], after: bytes = b"") -> Objects:
     out = np.empty(count, object)
     if count == 0:
         return out
-    shape = np.zeros(count, np.int64)
-    parts: list[tuple[Number, npt.NDArray[np.uint8], npt.NDArray[np.uint8] | None]] = []
-    for number in numbers:
-        whole, rest = np.divmod(number.values, 1000) if number.is_time else (number.values, None)
-        shape = shape * 20 + np.searchsorted(_POWERS, whole, side="right") + 1
-        parts.append((number, _digits(whole), None if rest is None else _THREE[rest]))
-    order = np.argsort(shape.astype(np.uint16) if len(numbers) < 3 else shape, kind="stable")
-    bounds = np.flatnonzero(np.diff(shape[order])) + 1
-    for rows in np.split(order, bounds):
-        # all rows of a group have the same number of digits in each number, so a piece has one width
-        out[rows] = _same_width(rows, parts, int(shape[rows[0]]), after)
+    shape = np.zeros(count, np.int16)
+    parts: list[tuple[bytes, Words, Words | None]] = []
+    for before, values, is_time in numbers:
+        whole = values // 1000 if is_time else values
+        decimals = _DECIMALS[values - whole * 1000] if is_time else None
+        shape = shape * np.int16(20) + np.searchsorted(_POWERS, whole, side="right").astype(np.int16)
+        parts.append((before, _digits(whole), decimals))
+    # rows with the same number of digits everywhere have pieces of one width: blocks of bytes
+    order: Any = slice(None)
+    bounds = np.array([0, count])
+    if (shape != shape[0]).any():
+        order = np.argsort(shape, kind="stable")
+        shape = shape[order]
+        bounds = np.concatenate([[0], np.flatnonzero(np.diff(shape)) + 1, [count]])
+        parts = [
+            (before, words[order], None if rest is None else rest[order]) for before, words, rest in parts
+        ]
+    pieces = np.empty(count, object)
+    for low, high in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        pieces[low:high] = _one_width(parts, slice(low, high), int(shape[low]), after)
+    out[order] = pieces
     return out
 
 
-def _same_width(rows: Rows, parts: Sequence[Any], shape: int, after: bytes) -> list[bytes]:
-    widths: list[int] = []
-    for _ in parts:
-        shape, width = divmod(shape, 20)
-        widths.insert(0, width)
-    columns: list[Any] = []
-    for (number, digits, decimals), width in zip(parts, widths, strict=True):
-        columns += [number.before, digits[rows, digits.shape[1] - width :]]
+def _one_width(
+    parts: Sequence[tuple[bytes, Words, Words | None]], rows: slice, shape: int, after: bytes
+) -> Objects:
+    columns: list[bytes | npt.NDArray[np.uint8]] = [after]
+    for before, words, decimals in reversed(parts):
+        shape, digits = divmod(shape, 20)
         if decimals is not None:
-            columns += [b".", decimals[rows]]
-    columns.append(after)
+            columns.append(_bytes(decimals[rows, None]))
+        columns += [_bytes(words[rows])[:, -1 - digits :], before]
     width = sum(len(c) if isinstance(c, bytes) else c.shape[1] for c in columns)
-    block = np.empty((len(rows), width), np.uint8)
+    block = np.empty((rows.stop - rows.start, width), np.uint8)
     at = 0
-    for column in columns:
-        if isinstance(column, bytes):
-            column = np.frombuffer(column, np.uint8)[None]
-        block[:, at : at + column.shape[1]] = column
-        at += column.shape[1]
-    pieces: list[bytes] = block.view(f"S{width}").ravel().tolist()
-    return pieces
+    for column in reversed(columns):
+        filled = np.frombuffer(column, np.uint8)[None] if isinstance(column, bytes) else column
+        block[:, at : at + filled.shape[1]] = filled
+        at += filled.shape[1]
+    return block.view(f"S{width}").ravel().astype(object)
 
 
-def _digits(values: Int64) -> npt.NDArray[np.uint8]:
-    """Decimal digits, right-justified and padded with zeros, shape (n, width)."""
-    parts = []
+def _bytes(words: Words) -> npt.NDArray[np.uint8]:
+    """Four digits in each number, shape (n, k), as bytes, shape (n, 4 k)."""
+    return np.ascontiguousarray(words).view(np.uint8)
+
+
+def _digits(values: Int64) -> Words:
+    """Decimal digits, padded with zeros, four in each number; shape (n, k), the last four last."""
+    groups = []
     left = values
     while True:
-        left, low = np.divmod(left, 10_000)
-        parts.append(_FOUR[low])
+        rest = left // 10_000
+        groups.append(_FOUR[left - rest * 10_000])
+        left = rest
         if not left.any():
             break
-    return np.concatenate(parts[::-1], axis=1)
+    return np.stack(groups[::-1], axis=1)
 
 
 def json_text(text: str) -> bytes:
@@ -119,6 +133,8 @@ def json_text(text: str) -> bytes:
     Some viewers take the quote after a final backslash for an escaped one and reject the file, so a blank
     is put between them.
     """
+    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+        return b'"%s"' % text.encode()
     safe = clean(text)
     return json.dumps(f"{safe} " if safe.endswith("\\") else safe, ensure_ascii=False).encode("utf-8")
 
@@ -163,6 +179,25 @@ class Arguments(NamedTuple):
     value: Int64
 
 
+MAX_RUN = 3
+"""Integers that share a piece. More would make too many combinations of lengths."""
+
+
+def _runs(same_row: npt.NDArray[np.bool_], arguments: Arguments) -> tuple[Rows, Rows]:
+    """First argument and length of each piece: plain integers of a row that follow each other go together."""
+    easy = (arguments.tag == ARG_INT) & (arguments.value >= 0) & (arguments.value <= MAX_SAFE_INTEGER)
+    begins = np.ones(len(easy), bool)
+    begins[1:] = ~(easy[1:] & easy[:-1] & same_row[1:])
+    at = np.arange(len(easy))
+    begins |= (at - np.maximum.accumulate(np.where(begins, at, 0))) % MAX_RUN == 0
+    start = np.flatnonzero(begins)
+    return start, np.diff(np.append(start, len(easy)))
+
+
+def _key(name: str) -> bytes:
+    return b"," + json_text(one_line(name)) + b":"
+
+
 class ArgumentWriter:
     """Formats arguments; remembers the text of lists and objects, which repeat."""
 
@@ -170,23 +205,43 @@ class ArgumentWriter:
         self._strings = strings
         self._raw: dict[int, bytes] = {}
 
-    def pieces(self, arguments: Arguments) -> Objects:
-        """`,"key":value` for each argument, with a blank in place of the comma for the first of a row."""
+    def pieces(self, arguments: Arguments) -> tuple[Rows, Objects]:
+        """`,"key":value` for each argument, a blank instead of the comma for the first of a row, and its row.
+
+        Integers of one row that follow each other share a piece: most arguments are ids, and a piece costs
+        more than its digits.
+        """
         count = len(arguments.row)
-        out = np.empty(count, object)
         if count == 0:
-            return out
-        first = np.ones(count, bool)
-        first[1:] = arguments.row[1:] != arguments.row[:-1]
-        group = (arguments.key.astype(np.int64) * 8 + arguments.tag) * 2 + first
-        if int(group.max()) < 1 << 16:
-            group = group.astype(np.uint16)
+            return arguments.row, np.empty(0, object)
+        same_row = np.zeros(count, bool)
+        same_row[1:] = arguments.row[1:] == arguments.row[:-1]
+        start, length = _runs(same_row, arguments)
+        out = np.empty(len(start), object)
+        group = self._groups(arguments, start, length) * 2 + ~same_row[start]
         order = np.argsort(group, kind="stable")
-        for rows in np.split(order, np.flatnonzero(np.diff(group[order].astype(np.int64))) + 1):
-            key, tag = arguments.keys[int(arguments.key[rows[0]])], int(arguments.tag[rows[0]])
-            before = (b" " if first[rows[0]] else b",") + json_text(one_line(key)) + b":"
-            self._group(out, rows, before, tag, arguments.value[rows])
-        return out
+        for alike in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
+            first = int(start[alike[0]])
+            numbers = int(length[alike[0]])
+            befores = [_key(arguments.keys[int(k)]) for k in arguments.key[first : first + numbers]]
+            if not same_row[first]:
+                befores[0] = b" " + befores[0][1:]
+            at = start[alike]
+            if numbers > 1:
+                columns = [Number(before, arguments.value[at + i]) for i, before in enumerate(befores)]
+                out[alike] = number_pieces(columns)
+            else:
+                self._group(out, alike, befores[0], int(arguments.tag[first]), arguments.value[at])
+        return arguments.row[start], out
+
+    @staticmethod
+    def _groups(arguments: Arguments, start: Rows, length: Rows) -> Int64:
+        """A number for the keys and the tag of each run; equal ones are formatted together."""
+        key = np.append(arguments.key.astype(np.int64) + 1, np.zeros(MAX_RUN, np.int64))
+        group = arguments.tag[start].astype(np.int64)
+        for i in range(MAX_RUN):
+            group = group * (len(arguments.keys) + 1) + np.where(i < length, key[start + i], 0)
+        return group
 
     def _group(self, out: Objects, rows: Rows, before: bytes, tag: int, values: Int64) -> None:
         if tag == ARG_INT:
@@ -261,18 +316,17 @@ def look_up(codes: npt.NDArray[Any], text_of: Any) -> Objects:
 def join_records(
     heads: Objects,
     tails: Objects,
-    argument_row: Rows | None = None,
-    arguments: Objects | None = None,
+    arguments: tuple[Rows, Objects] | None = None,
     follower_row: Rows | None = None,
     followers: Sequence[Objects] = (),
 ) -> bytes:
     """The text of n records: head, tail, arguments, and after each record those that follow it.
 
-    `argument_row` and `follower_row` are sorted rows of the records; a follower is itself two pieces.
+    `arguments` are sorted rows of the records and pieces; a follower is itself several pieces.
     """
     n = len(heads)
     none = np.zeros(0, np.intp)
-    argument_row = none if argument_row is None else argument_row
+    argument_row, argument_pieces = arguments if arguments is not None else (none, np.empty(0, object))
     follower_row = none if follower_row is None else follower_row
     argument_count = np.bincount(argument_row, minlength=n)
     size = 2 + argument_count + len(followers) * np.bincount(follower_row, minlength=n)
@@ -280,8 +334,7 @@ def join_records(
     out = np.empty(int(size.sum()), object)
     out[start] = heads
     out[start + 1] = tails
-    if arguments is not None:
-        out[start[argument_row] + 2 + _rank(argument_row)] = arguments
+    out[start[argument_row] + 2 + _rank(argument_row)] = argument_pieces
     for i, pieces in enumerate(followers):
         first = start[follower_row] + 2 + argument_count[follower_row]
         out[first + len(followers) * _rank(follower_row) + i] = pieces

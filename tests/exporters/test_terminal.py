@@ -106,7 +106,7 @@ def test_many_devices_and_findings_are_counted(small_session: Session, small_rep
         and "and 3 more; --html" in text
         and "and 6 more of severity info" in text
     )
-    assert "idle 7" in text and "host python 61.4 %" in text
+    assert "idle 7" in text and "python 61.4 %, sync 22.7 %" in text
 
 
 def test_operators_stand_in_for_kernels(small_session: Session, small_report: Report) -> None:
