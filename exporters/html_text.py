@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 LONGEST_TEXT = 2_000
 """Characters of one name that a page keeps; C++ template names run to many thousands."""
 
-_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 _VOID = frozenset({"br", "hr", "input", "link", "meta"})
 
 

@@ -27,6 +27,11 @@
     return (n < 0 ? "-" : "") + text.replace(/\B(?=(\d{3})+(?!\d))/g, ",");
   }
 
+  /** 1, "slice" -> "1 slice"; 1234, "slice" -> "1,234 slices". */
+  function plural(n, word) {
+    return count(n) + " " + word + (n === 1 ? "" : "s");
+  }
+
   /** Times of ruler ticks in [t0, t1], at least `minGap` pixels apart on `width` pixels, and how to print them. */
   function ticks(t0, t1, width, minGap) {
     const raw = (t1 - t0) * minGap / Math.max(width, 1);
@@ -182,7 +187,7 @@
     return a.map((v, i) => Math.round(v + (b[i] - v) * share));
   }
 
-  const api = { duration, exact, count, ticks, bytesOfBase64, readPlanes, unzigzag, accumulate, firstAbove, firstNotBelow, gallop,
+  const api = { duration, exact, count, plural, ticks, bytesOfBase64, readPlanes, unzigzag, accumulate, firstAbove, firstNotBelow, gallop,
     clampWindow, around, hash, shortName, matchNames, compareCells, rgb, mix };
   root.StallscopeFormat = api;
   if (typeof module !== "undefined" && module.exports) module.exports = api;

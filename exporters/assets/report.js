@@ -71,7 +71,7 @@
   const field = $("tl-search");
   function search() {
     const found = timeline.layout ? timeline.search(field.value) : null;
-    $("tl-found").textContent = found ? `${F.count(found.slices)} slices, ${F.count(found.names)} names` : "";
+    $("tl-found").textContent = found ? `${F.plural(found.slices, "slice")} of ${F.plural(found.names, "name")}` : "";
     for (const id of ["tl-prev", "tl-next"]) $(id).disabled = !found || !found.slices;
   }
   field.addEventListener("input", search);
