@@ -300,7 +300,9 @@ class TimelineBuilder:
             parts.append((sources, np.full(len(sources), keys.index(key), np.uint16), tag, value))
         event, key_code, tag_code, values = (np.concatenate(column) for column in zip(*parts, strict=True))
         order = np.argsort(event, kind="stable")
-        return ArgStore(self.strings, keys, event[order], key_code[order], tag_code[order], values[order])
+        return ArgStore(
+            self.strings, keys, event[order], key_code[order], tag_code[order], values[order], base.spill
+        )
 
 
 def span_order(track: Int32, start_ns: Int64, dur_ns: Int64) -> npt.NDArray[np.intp]:

@@ -5,6 +5,7 @@ Ranks are finished before they meet here, so ids that repeat from rank to rank n
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 from collections.abc import Sequence
 from typing import Any
@@ -16,6 +17,7 @@ from stallscope.profiler.ids import NO_ID, TEXT_ID_BASE
 from stallscope.profiler.timeline import (
     ARG_BIGINT,
     ARG_JSON,
+    ARG_SPILLED,
     ARG_STRING,
     Allocations,
     ArgStore,
@@ -54,6 +56,7 @@ class _Joined:
         self.strings = StringTable()
         self.tracks: list[Track] = []
         self.keys: list[str] = []
+        self.spill = _Spills()
         self.rows = 0
         self.sources = 0
         self.spans: list[Spans] = []
@@ -97,6 +100,9 @@ class _Joined:
         is_text = np.isin(args.tag, TEXT_TAGS)
         value = args.value.copy()
         value[is_text] = texts[args.value[is_text]]
+        spilled = args.tag == ARG_SPILLED
+        if spilled.any():
+            value[spilled] += self.spill.add(args.spill) << 24
         self.args.append((args.event + np.int32(self.sources), keys[args.key], args.tag, value))
 
     def _add_tables(self, part: Timeline, texts: Int32, shift: int, track_base: int) -> None:
@@ -137,7 +143,8 @@ class _Joined:
         args = ArgStore.empty(self.strings)
         if self.args:
             event, key, tag, value = (np.concatenate(c) for c in zip(*self.args, strict=True))
-            args = ArgStore(self.strings, self.keys, event, key, tag, value)
+            spill = self.spill if self.spill.parts else None
+            args = ArgStore(self.strings, self.keys, event, key, tag, value, spill)
         return Timeline(
             self.strings,
             _stack(self.spans),
@@ -150,6 +157,28 @@ class _Joined:
             _stack(self.tables[Allocations]),
             _stack(self.tables[Marks]),
         )
+
+
+class _Spills:
+    """Texts on disk of several parts; places are offset << 24 | length, offsets one part after the other."""
+
+    def __init__(self) -> None:
+        self.parts: list[Any] = []
+        self.bases: list[int] = []
+        self.size = 0
+
+    def add(self, spill: Any) -> int:
+        """Add one part's texts; returns what its offsets grow by."""
+        base = self.size
+        self.parts.append(spill)
+        self.bases.append(base)
+        self.size += spill.size
+        return base
+
+    def read(self, place: int) -> str:
+        at = bisect.bisect_right(self.bases, place >> 24) - 1
+        text: str = self.parts[at].read(place - (self.bases[at] << 24))
+        return text
 
 
 def _stack(parts: list[Any]) -> Any:

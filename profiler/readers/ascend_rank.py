@@ -250,17 +250,16 @@ class RankBuilder:
 
     def _task_kinds(self, tasks: DeviceTasks) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.bool_]]:
         """Kind per task, looked up once per distinct (type, name prefix)."""
-        pair = tasks.task_type.astype(np.int64) << 32 | tasks.name.astype(np.int64)
-        distinct, inverse = np.unique(pair, return_inverse=True)
-        kinds = np.zeros(len(distinct), np.int8)
-        unknown = np.zeros(len(distinct), bool)
-        for i, code in enumerate(distinct.tolist()):
-            type_code, name_code = code >> 32, code & 0xFFFFFFFF
+        group, heads = grouped(tasks.task_type, tasks.name)
+        kinds = np.zeros(len(heads), np.int8)
+        unknown = np.zeros(len(heads), bool)
+        for i, row in enumerate(heads.tolist()):
+            type_code, name_code = int(tasks.task_type[row]), int(tasks.name[row])
             task_type = self.strings[type_code] if type_code >= 0 else ""
             found = task_kind(task_type, self.strings[name_code])
             kinds[i] = Kind.OTHER if found is None else found
             unknown[i] = found is None
-        return kinds[inverse.reshape(-1)], unknown[inverse.reshape(-1)]
+        return kinds[group], unknown[group]
 
     @staticmethod
     def _inside_collectives(
@@ -424,12 +423,35 @@ def by_pair(
     rows = np.arange(len(first)) if only is None else np.flatnonzero(only)
     if len(rows) == 0:
         return out
-    a, a_code = np.unique(first[rows], return_inverse=True)
-    b, b_code = np.unique(second[rows], return_inverse=True)
-    pair, inverse = np.unique(a_code.reshape(-1) * len(b) + b_code.reshape(-1), return_inverse=True)
-    made = np.array([make(int(a[p // len(b)]), int(b[p % len(b)])) for p in pair.tolist()], dtype)
-    out[rows] = made[inverse.reshape(-1)]
+    group, heads = grouped(first[rows], second[rows])
+    made = np.array([make(int(first[i]), int(second[i])) for i in rows[heads].tolist()], dtype)
+    out[rows] = made[group]
     return out
+
+
+def grouped(*columns: npt.NDArray[Any]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """A group number per row of equal values, and one row of each group.
+
+    Neighbours mostly share their lane, so only rows that differ from the one before are sorted.
+    """
+    n = len(columns[0])
+    changed = np.ones(n, bool)
+    if n:
+        changed[1:] = False
+        for column in columns:
+            changed[1:] |= column[1:] != column[:-1]
+    heads = np.flatnonzero(changed)
+    code = np.zeros(len(heads), np.int64)
+    for column in columns:
+        distinct, inverse = np.unique(column[heads], return_inverse=True)
+        code = code * len(distinct) + inverse.reshape(-1)
+    _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
+    return np.repeat(inverse.reshape(-1), np.diff(np.append(heads, n))), heads[first]
+
+
+def used_codes(codes: npt.NDArray[Any], size: int) -> list[int]:
+    """The distinct string codes >= 0 that occur, ascending."""
+    return np.flatnonzero(np.bincount(codes[codes >= 0], minlength=size)).tolist()
 
 
 def match_starts(

@@ -37,11 +37,16 @@ from stallscope.profiler.readers.ascend_rank import (
     Kernels,
     RankBuilder,
     by_pair,
+    grouped,
+    used_codes,
 )
 from stallscope.profiler.readers.trace_events import RawEvents, tokenise
 from stallscope.profiler.session import Session
 from stallscope.profiler.timeline import (
+    ARG_FLOAT,
+    ARG_INT,
     ARG_JSON,
+    ARG_STRING,
     NO_TIME,
     ArgStore,
     Int32,
@@ -142,9 +147,28 @@ def read(path: Path) -> Session:
 def load_trace(path: Path, number: int) -> tuple[RankBuilder, Trace]:
     """Tokenise a trace for a rank. Raises InputError for what is no trace."""
     raw = tokenise(path)
+    raw.args = with_lists(raw.args)
     rank = RankBuilder(number, raw.strings, raw.args)
     rank.notes.extend(raw.notes)
     return rank, Trace(raw, rank)
+
+
+def with_lists(args: ArgStore) -> ArgStore:
+    """Operator shapes and types in the form other profilers write: lists instead of ";\\r\\n" joins."""
+    tag, value = args.tag, args.value
+    for key, convert in (("Input Dims", dims), ("Input type", types)):
+        if key not in args.keys:
+            continue
+        at = np.flatnonzero((args.key == args.keys.index(key)) & (args.tag == ARG_STRING))
+        if tag is args.tag:
+            tag, value = args.tag.copy(), args.value.copy()
+        codes = args.value[at]
+        texts = args.strings.texts
+        table = np.zeros(len(texts), np.int64)
+        for code in used_codes(codes, len(texts)):
+            table[code] = args.strings.code(json.dumps(convert(texts[code])))
+        tag[at], value[at] = ARG_JSON, table[codes]
+    return ArgStore(args.strings, args.keys, args.event, args.key, tag, value, args.spill)
 
 
 def load_slices(paths: list[Path], number: int) -> tuple[RankBuilder, Trace]:
@@ -165,6 +189,7 @@ def load_slices(paths: list[Path], number: int) -> tuple[RankBuilder, Trace]:
         raise InputError(paths[0], "no slice of this trace can be read", "Export it again.")
     raw = join_events(parts)
     raw.notes.extend(notes)
+    raw.args = with_lists(raw.args)
     rank = RankBuilder(number, raw.strings, raw.args)
     rank.notes.extend(raw.notes)
     return rank, Trace(raw, rank)
@@ -276,9 +301,9 @@ class Trace:
             else:
                 self.threads[(pid, int(raw.tid[i]))] = str(args.get("name", ""))
         spans = np.flatnonzero(raw.ph == ord("X"))
-        used = np.unique(raw.pid)
-        roles = {int(p): _role(names.get(int(p), "")) for p in used}
-        for pid in used.tolist():
+        used = raw.pid[grouped(raw.pid)[1]].tolist() if len(raw) else []
+        roles = {p: _role(names.get(p, "")) for p in used}
+        for pid in used:
             if roles[pid] == OTHER:
                 roles[pid] = self._infer(spans[raw.pid[spans] == pid])
             if roles[pid] == OTHER and labels.get(pid, "").startswith("NPU"):
@@ -317,10 +342,11 @@ class Trace:
         """Thread id -> the framework process it belongs to; thread ids are unique on a host."""
         raw = self.raw
         out: dict[int, int] = {}
-        for pid, process in self.processes.items():
-            if process.role == FRAMEWORK:
-                for tid in np.unique(raw.tid[(raw.pid == pid) & (raw.ph == ord("X"))]).tolist():
-                    out.setdefault(int(tid), pid)
+        spans = np.flatnonzero(raw.ph == ord("X"))
+        _, heads = grouped(raw.pid[spans], raw.tid[spans])
+        for i in spans[heads].tolist():
+            if self.processes[int(raw.pid[i])].role == FRAMEWORK:
+                out.setdefault(int(raw.tid[i]), int(raw.pid[i]))
         return out
 
     @property
@@ -353,12 +379,17 @@ class Trace:
         self._add_flows(events, numbers)
         self._add_counters()
         self._add_marks()
-        self._override_shapes(events[role == FRAMEWORK])
 
     def _roles(self, events: npt.NDArray[np.intp]) -> npt.NDArray[np.int8]:
-        distinct, inverse = np.unique(self.raw.pid[events], return_inverse=True)
-        table = np.array([self.processes[int(p)].role for p in distinct] or [OTHER], np.int8)
-        return table[inverse.reshape(-1)]
+        return self._by_process(events, lambda p: p.role).astype(np.int8)
+
+    def _by_process(self, events: npt.NDArray[np.intp], what: Any) -> npt.NDArray[Any]:
+        """A number of the process of each event, shape of `events`."""
+        if len(events) == 0:
+            return np.zeros(0, np.int64)
+        group, heads = grouped(self.raw.pid[events])
+        table = np.array([what(self.processes[int(p)]) for p in self.raw.pid[events[heads]]], np.int64)
+        return table[group]
 
     def _valid(self, events: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
         ts, dur = self.raw.ts_ns[events], self.raw.dur_ns[events]
@@ -387,9 +418,10 @@ class Trace:
     def _name_is(self, events: npt.NDArray[Any], test: Any) -> npt.NDArray[np.bool_]:
         """`test(name)` per event, once per distinct name."""
         names = self._names(events)
-        distinct, inverse = np.unique(names, return_inverse=True)
-        table = np.array([bool(test(self.texts[int(c)])) for c in distinct] or [False])
-        return table[inverse.reshape(-1)]
+        table = np.zeros(len(self.texts), bool)
+        for code in used_codes(names, len(self.texts)):
+            table[code] = bool(test(self.texts[code]))
+        return table[names]
 
     # -- host ----------------------------------------------------------------------------------------
 
@@ -424,9 +456,8 @@ class Trace:
     def _host_kinds(self, events: npt.NDArray[np.intp], role: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
         raw = self.raw
         table = np.full(len(self.texts) + 1, -1, np.int8)
-        for code in np.unique(raw.cat[events]):
-            if code >= 0:
-                table[code] = _CATEGORIES.get(self.texts[code].lower(), -1)
+        for code in used_codes(raw.cat[events], len(self.texts)):
+            table[code] = _CATEGORIES.get(self.texts[code].lower(), -1)
         kind = table[raw.cat[events]]
         default = np.full(len(events), int(Kind.OTHER), np.int8)
         default[role == FRAMEWORK] = Kind.OPERATOR
@@ -444,14 +475,30 @@ class Trace:
     def _levels(self, events: npt.NDArray[np.intp]) -> Int32:
         """The CANN level of calls as a string code: what the row says, else what its name begins with."""
         strings = self.raw.strings
-        codes, values = self.raw.args.codes("level", len(self.raw))
-        told = np.array([strings.code(str(v).lower()) for v in values] or [-1], np.int32)
-        out = np.where(codes[events] >= 0, told[codes[events]], -1)
+        out = self._text_codes("level")[events]
+        for code in used_codes(out, len(self.texts)):
+            lower = strings.code(self.texts[code].lower())
+            if lower != code:
+                out[out == code] = lower
         names = self._names(events)
-        for code in np.unique(names[out < 0]).tolist():
+        for code in used_codes(names[out < 0], len(self.texts)):
             prefix = self.texts[code].partition("@")[0].lower()
             out[(names == code) & (out < 0)] = strings.code(_LEVEL_OF_PREFIX.get(prefix, "acl"))
         return out.astype(np.int32)
+
+    def _text_codes(self, key: str) -> Int32:
+        """The string code of a text argument per event, -1 where there is none. Shape (n,)."""
+        args = self.raw.args
+        out = np.full(len(self.raw), -1, np.int32)
+        if key not in args.keys:
+            return out
+        at = np.flatnonzero(args.key == args.keys.index(key))
+        plain = at[args.tag[at] == ARG_STRING]
+        out[args.event[plain]] = args.value[plain]
+        for i in at[args.tag[at] != ARG_STRING].tolist():
+            event = int(args.event[i])
+            out[event] = self.raw.strings.code(str(args.of(event).get(key, "")))
+        return out
 
     def _host_track(self, pid: int, tid: int) -> int:
         owner = self.host_of_thread.get(tid, pid)
@@ -470,20 +517,6 @@ class Trace:
     def _id(self, code: int) -> int | str:
         value = decode_id(int(code), self.texts)
         return -1 if value is None else value
-
-    def _override_shapes(self, events: npt.NDArray[np.intp]) -> None:
-        """Operator shapes and types in the form other profilers write: lists instead of ";\\r\\n" joins."""
-        raw = self.raw
-        for key, convert in (("Input Dims", dims), ("Input type", types)):
-            codes, values = raw.args.codes(key, len(raw))
-            mine = events[codes[events] >= 0]
-            if len(mine) == 0 or not any(isinstance(v, str) for v in values):
-                continue
-            table = np.array(
-                [raw.strings.code(json.dumps(convert(v))) if isinstance(v, str) else -1 for v in values]
-            )
-            value = table[codes[mine]]
-            self.rank.builder.add_args(mine[value >= 0], key, ARG_JSON, value[value >= 0])
 
     # -- labels --------------------------------------------------------------------------------------
 
@@ -524,7 +557,7 @@ class Trace:
         if len(events) == 0:
             return np.zeros(0, bool)
         lanes = by_pair(raw.pid[events], raw.tid[events], self._lane_class)
-        has_parts = raw.args.codes("task type", len(raw))[0][events] >= 0
+        has_parts = self._text_codes("task type")[events] >= 0
         return np.where(lanes == 0, ~has_parts, lanes == 1)
 
     def _lane_class(self, pid: int, tid: int) -> int:
@@ -573,9 +606,7 @@ class Trace:
         return np.concatenate([tasks, ops])
 
     def _device_of(self, events: npt.NDArray[np.intp]) -> Int32:
-        distinct, inverse = np.unique(self.raw.pid[events], return_inverse=True)
-        table = np.array([self.processes[int(p)].device for p in distinct] or [0], np.int32)
-        return table[inverse.reshape(-1)]
+        return self._by_process(events, lambda p: p.device).astype(np.int32)
 
     def _streams(self, events: npt.NDArray[np.intp]) -> Int64:
         """The stream a row stands on: its lane, "Stream 7" or just 7."""
@@ -588,9 +619,7 @@ class Trace:
         return by_pair(self.raw.pid[events], self.raw.tid[events], stream, dtype=np.int64)
 
     def _task_types(self, events: npt.NDArray[np.intp]) -> Int32:
-        codes, values = self.raw.args.codes("Task Type", len(self.raw))
-        table = np.array([self.raw.strings.code(str(v)) for v in values] or [-1], np.int32)
-        return np.where(codes[events] >= 0, table[codes[events]], -1).astype(np.int32)
+        return self._text_codes("Task Type")[events]
 
     def _group_number(self, pid: int, tid: int) -> int:
         digits = re.search(r"(\d+)", self.threads.get((pid, tid), ""))
@@ -609,16 +638,15 @@ class Trace:
         raw = self.raw
         ids = self._connections()
         levels = self._levels(calls)
-        order = np.array(
-            [ascend_links.LEVEL_ORDER.get(self.texts[c], 5) for c in np.unique(levels).tolist()] or [5],
-            np.int8,
-        )
-        at = np.searchsorted(np.unique(levels), levels) if len(levels) else np.zeros(0, np.intp)
+        order = np.full(len(self.texts), 5, np.int8)
+        for level, place in ascend_links.LEVEL_ORDER.items():
+            if (code := self.raw.strings.find(level)) >= 0:
+                order[code] = place
         self.by_connection = ascend_links.link_by_connection(
             self.rank.builder,
             numbers[calls],
             ids[calls],
-            order[at],
+            order[levels],
             raw.ts_ns[calls],
             numbers[work],
             ids[work],
@@ -639,11 +667,13 @@ class Trace:
         raw = self.raw
         starts = np.flatnonzero((raw.ph == ord("s")) & (raw.ts_ns != NO_TIME))
         ends = np.flatnonzero(((raw.ph == ord("f")) | (raw.ph == ord("t"))) & (raw.ts_ns != NO_TIME))
-        bound = _Binder(raw, events, numbers)
-        categories = np.unique(np.concatenate([raw.cat[starts], raw.cat[ends]])).tolist()
-        for code in categories:
+        bound = _Binder(raw, events, numbers, np.concatenate([starts, ends]))
+        categories = used_codes(np.concatenate([raw.cat[starts], raw.cat[ends]]), len(self.texts))
+        for code in [*categories, -1]:
             name = self.texts[code] if code >= 0 else "flow"
             s, f = starts[raw.cat[starts] == code], ends[raw.cat[ends] == code]
+            if len(s) + len(f) == 0:
+                continue
             start_span, end_span = bound(s), bound(f)
             self.flow_counts[name[:40]] = {
                 "starts": len(s),
@@ -685,37 +715,35 @@ class Trace:
         if not is_counter.any():
             return
         n = len(raw)
-        used = np.unique(raw.args.key[is_counter[raw.args.event]])
-        part = raw.args.ints("acc_id", n, -1) if "acc_id" in raw.args.keys else np.full(n, -1)
-        for key in (raw.args.keys[int(k)] for k in used):
+        entry = np.flatnonzero(is_counter[raw.args.event])
+        entry_keys = raw.args.key[entry]
+        used = used_codes(entry_keys, len(raw.args.keys))
+        part = raw.args.ints("acc_id", n, -1) if "acc_id" in raw.args.keys else None
+        for key in (raw.args.keys[k] for k in used):
             if key == "acc_id":
                 continue
-            values = raw.args.floats(key, n)
-            at = np.flatnonzero(is_counter & ~np.isnan(values))
+            mine = entry[entry_keys == raw.args.keys.index(key)]
+            values = _numbers(raw.args.tag[mine], raw.args.value[mine])
+            good = ~np.isnan(values)
+            at, values = raw.args.event[mine[good]], values[good]
             if len(at) == 0:
                 continue
-            columns = np.stack([raw.pid[at], raw.name[at].astype(np.int64), part[at]])
-            distinct, inverse = np.unique(columns, axis=1, return_inverse=True)
-            for i, (pid, name, acc) in enumerate(distinct.T.tolist()):
-                mine = at[inverse.reshape(-1) == i]
-                self._counter(mine, int(pid), int(name), int(acc), key, values)
+            parts = np.full(len(at), -1) if part is None else part[at]
+            group, heads = grouped(raw.pid[at], raw.name[at], parts)
+            order = np.argsort(group, kind="stable")
+            ends = np.cumsum(np.bincount(group, minlength=len(heads)))
+            for head, end, begin in zip(heads.tolist(), ends.tolist(), [0, *ends[:-1].tolist()], strict=True):
+                i, rows = int(at[head]), order[begin:end]
+                name = counter_label(self.texts[raw.name[i]] if raw.name[i] >= 0 else "", key)
+                self._counter(at[rows], int(raw.pid[i]), name, int(parts[head]), values[rows])
 
     def _counter(
-        self,
-        events: npt.NDArray[np.intp],
-        pid: int,
-        name: int,
-        acc: int,
-        key: str,
-        values: npt.NDArray[np.float64],
+        self, events: npt.NDArray[Any], pid: int, label: str, acc: int, values: npt.NDArray[np.float64]
     ) -> None:
         process = self.processes[pid]
-        text = self.texts[name] if name >= 0 else process.name
-        label = counter_label(text, key) + (f" {acc}" if acc >= 0 else "")
+        label = (label or process.name) + (f" {acc}" if acc >= 0 else "")
         track = self.rank.label_track(process.name or "counters", process.device)
-        self.rank.builder.add_counters(
-            self.raw.ts_ns[events], self.raw.strings.code(label), track, values[events]
-        )
+        self.rank.builder.add_counters(self.raw.ts_ns[events], self.raw.strings.code(label), track, values)
 
     def _add_marks(self) -> None:
         raw = self.raw
@@ -746,16 +774,23 @@ class Trace:
 class _Binder:
     """Finds the span that starts exactly where an arrow's end stands: same process, thread and time."""
 
-    def __init__(self, raw: RawEvents, events: npt.NDArray[np.intp], numbers: Int64) -> None:
+    def __init__(
+        self, raw: RawEvents, events: npt.NDArray[np.intp], numbers: Int64, points: npt.NDArray[np.intp]
+    ) -> None:
         self.raw = raw
+        wanted = np.sort(self._key(points))
         known = events[numbers[events] >= 0]
-        # of spans that start together on a thread the innermost is the one an arrow means
-        known = known[np.argsort(raw.dur_ns[known], kind="stable")]
-        self.numbers = numbers[known]
         key = self._key(known)
-        self.order = np.argsort(key, kind="stable")
-        self.sorted = key[self.order]
-        self.ts = raw.ts_ns[known]
+        # arrows are fewer than spans: keep the spans that any of them may mean before sorting
+        if len(wanted):
+            meant = wanted[np.minimum(np.searchsorted(wanted, key), len(wanted) - 1)] == key
+            known, key = known[meant], key[meant]
+        # of spans that start together on a thread the innermost is the one an arrow means
+        order = np.lexsort((raw.dur_ns[known], key))
+        self.order = np.arange(len(known))
+        self.numbers = numbers[known[order]]
+        self.sorted = key[order]
+        self.ts = raw.ts_ns[known[order]]
 
     def _key(self, events: npt.NDArray[np.intp]) -> Int64:
         return mix(mix(self.raw.pid[events], self.raw.tid[events]), self.raw.ts_ns[events])
@@ -803,6 +838,14 @@ def mix(a: npt.NDArray[np.int64], b: npt.NDArray[np.int64]) -> Int64:
         x *= np.uint64(0x94D049BB133111EB)
         x ^= x >> np.uint64(29)
     return x.view(np.int64)
+
+
+def _numbers(tag: npt.NDArray[np.uint8], value: Int64) -> npt.NDArray[np.float64]:
+    """Arguments as floats, NaN for what is no number."""
+    out = np.where(tag == ARG_INT, value, np.nan)
+    real = tag == ARG_FLOAT
+    out[real] = value[real].view(np.float64)
+    return out
 
 
 def _role(name: str) -> int:
