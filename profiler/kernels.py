@@ -133,13 +133,17 @@ def join(left: Int64, right: Int64, none: int = NO_ID) -> Int32:
     return out
 
 
-def count_up_to(values: Int64, points: Int64) -> Int64:
-    """How many of the sorted `values` are <= each point; linear where the points are sorted too."""
+def group(*columns: npt.NDArray[Any]) -> tuple[Int32, Int32]:
+    """A number per row of equal values in all columns, shape (n,), and the first row of each, shape (groups,).
+
+    Groups are numbered in order of first appearance. Neighbouring rows that are equal cost next to nothing.
+    """
     if core is None:
-        return kernels_py.count_up_to(values, points)
-    out = np.empty(len(points), np.int64)
-    core.count_up_to(_i8(values), _i8(points), out)
-    return out
+        return kernels_py.group(*columns)
+    n = len(columns[0])
+    code, first = np.empty(n, np.int32), np.empty(n, np.int32)
+    count = core.group(*map(_i8, columns), code, first)
+    return code, first[:count].copy()
 
 
 def queue_depth(launch_ns: Int64, finish_ns: Int64, at_ns: Int64) -> Int64:
@@ -148,4 +152,6 @@ def queue_depth(launch_ns: Int64, finish_ns: Int64, at_ns: Int64) -> Int64:
     `launch_ns` and `finish_ns`, both shape (m,), are when each piece of work was launched and finished;
     neither needs to be sorted. Work counts from its launch on and no longer at its finish.
     """
-    return count_up_to(np.sort(launch_ns), at_ns) - count_up_to(np.sort(finish_ns), at_ns)
+    launched = np.searchsorted(np.sort(launch_ns), at_ns, side="right")
+    finished = np.searchsorted(np.sort(finish_ns), at_ns, side="right")
+    return (launched - finished).astype(np.int64)

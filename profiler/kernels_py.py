@@ -5,6 +5,8 @@ Signatures and results equal those of `kernels`; the definitions are written dow
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -88,9 +90,11 @@ def covered(a: IntervalSet, starts: Int64, ends: Int64) -> Int64:
         i = np.searchsorted(a[0], t, side="right")
         last = np.maximum(i - 1, 0)
         partial = np.minimum(t, a[1][last]) - a[0][last]
-        return np.where(i > 0, total[last] + partial, 0)
+        out: Int64 = np.where(i > 0, total[last] + partial, 0)
+        return out
 
-    return np.maximum(before(ends) - before(starts), 0)
+    out: Int64 = np.maximum(before(ends) - before(starts), 0)
+    return out
 
 
 def self_inside(a: IntervalSet, starts: Int64, ends: Int64, parent: Int32) -> Int64:
@@ -113,5 +117,15 @@ def join(left: Int64, right: Int64, none: int) -> Int32:
     return np.full(len(right), -1, np.int32)
 
 
-def count_up_to(values: Int64, points: Int64) -> Int64:
-    return np.searchsorted(values, points, side="right").astype(np.int64)
+def group(*columns: npt.NDArray[Any]) -> tuple[Int32, Int32]:
+    n = len(columns[0])
+    code = np.zeros(n, np.int64)
+    for column in columns:
+        distinct, inverse = np.unique(column, return_inverse=True)
+        code = code * max(len(distinct), 1) + inverse.reshape(-1)
+        _, code = np.unique(code, return_inverse=True)
+        code = code.reshape(-1)
+    _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[inverse.reshape(-1)].astype(np.int32), np.sort(first).astype(np.int32)

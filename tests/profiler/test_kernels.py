@@ -193,8 +193,24 @@ def test_twins_agree_on_sets(a: list[tuple[int, int]], b: list[tuple[int, int]])
 def test_twins_agree_on_joins_and_counts(a: list[int], b: list[int]) -> None:
     left, right = np.array(a, np.int64), np.array(b, np.int64)
     same([kernels.join(left, right, -1)], [kernels_py.join(left, right, -1)])
-    values = np.sort(left)
-    same([kernels.count_up_to(values, right)], [kernels_py.count_up_to(values, right)])
+    same([kernels.join(left, np.repeat(right, 3), -1)], [kernels_py.join(left, np.repeat(right, 3), -1)])
+
+
+@needs_core
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(-2, 2), st.integers(0, 1 << 40)), max_size=80))
+def test_twins_agree_on_groups(rows: list[tuple[int, int, int]]) -> None:
+    columns = [np.array([row[i] for row in rows], np.int64) for i in range(3)]
+    for some in (columns[:1], columns[:2], columns):
+        same(kernels.group(*some), kernels_py.group(*some))
+
+
+def test_many_groups() -> None:
+    column = np.arange(100_000) * 7 % 30_011
+    code, first = kernels.group(column, column % 3)
+    assert len(first) == 30_011
+    assert (first == np.arange(30_011)).all()
+    assert (column[first[code]] == column).all()
 
 
 @needs_core

@@ -1,0 +1,356 @@
+/* The kernels. What each means is written in kernels.py; here is only how.
+ *
+ * Arrays come in with their lengths checked by nobody: each kernel checks that they fit each other.
+ */
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_ARRAYS 10
+#define CLOCK_JITTER_NS 1000
+
+enum { KERNEL_NO_MEMORY = -2, KERNEL_MISMATCH = -3 };
+
+typedef struct {
+    void *at[MAX_ARRAYS];
+    size_t length[MAX_ARRAYS];
+    int count;
+} Arrays;
+
+typedef ptrdiff_t (*Kernel)(const Arrays *);
+
+/* Whether arrays from .. to - 1 have this length. */
+static int fit(const Arrays *a, int from, int to, size_t length) {
+    for (int i = from; i < to; i++)
+        if (a->length[i] != length) return 0;
+    return 1;
+}
+
+/* Differences and sums of absurd times wrap instead of being undefined. */
+static inline int64_t difference(int64_t a, int64_t b) { return (int64_t)((uint64_t)a - (uint64_t)b); }
+
+static inline int64_t saturating_add(int64_t a, int64_t b) {
+    if (b > 0 && a > INT64_MAX - b) return INT64_MAX;
+    if (b < 0 && a < INT64_MIN - b) return INT64_MIN;
+    return a + b;
+}
+
+static inline uint64_t mix64(uint64_t x) {
+    x ^= x >> 32;
+    x *= 0xd6e8feb86659fd93u;
+    x ^= x >> 32;
+    x *= 0xd6e8feb86659fd93u;
+    return x ^ (x >> 32);
+}
+
+/* ---------------------------------------------------------------------------------------------
+ * Call trees
+ */
+
+/* The stack holds the open rows of one track; it grows, because stacks of a million frames exist. */
+static ptrdiff_t kernel_nest(const Arrays *a) {
+    size_t n = a->length[0], capacity = 256, top = 0;
+    if (!fit(a, 1, 7, n) || n > INT32_MAX) return KERNEL_MISMATCH;
+    const int32_t *track = a->at[0];
+    const int64_t *start = a->at[1], *dur = a->at[2];
+    int32_t *parent = a->at[3], *depth = a->at[4];
+    int64_t *self = a->at[5], *end = a->at[6];
+    int32_t *stack = malloc(capacity * sizeof *stack);
+    if (!stack) return KERNEL_NO_MEMORY;
+    for (size_t i = 0; i < n; i++) {
+        int64_t s = start[i], e = saturating_add(s, dur[i]);
+        if (i == 0 || track[i] != track[i - 1]) top = 0;
+        while (top > 0) {
+            int64_t reach = end[stack[top - 1]];
+            if (reach > s) {
+                int64_t overlap = difference(reach, s);
+                /* jitter between neighbours, unless the overlap is long or most of the span */
+                if (e <= reach || overlap > CLOCK_JITTER_NS || difference(e, reach) <= overlap) {
+                    e = e < reach ? e : reach;
+                    break;
+                }
+            }
+            top--;
+        }
+        int32_t up = top > 0 ? stack[top - 1] : -1;
+        parent[i] = up;
+        depth[i] = (int32_t)top;
+        end[i] = e;
+        self[i] = difference(e, s);
+        if (up >= 0) self[up] = difference(self[up], self[i]);
+        if (top == capacity) {
+            int32_t *more = realloc(stack, 2 * capacity * sizeof *stack);
+            if (!more) {
+                free(stack);
+                return KERNEL_NO_MEMORY;
+            }
+            stack = more;
+            capacity *= 2;
+        }
+        stack[top++] = (int32_t)i;
+    }
+    free(stack);
+    return 0;
+}
+
+/* ---------------------------------------------------------------------------------------------
+ * Interval sets
+ */
+
+/* Spans sorted by start; -1 if they are not. Without a branch on the data: whether two kernels touch is as
+ * good as random. */
+static ptrdiff_t kernel_union(const Arrays *a) {
+    size_t n = a->length[0], i = 0, last = 0;
+    if (a->length[1] != n || a->length[2] < n || a->length[3] < n) return KERNEL_MISMATCH;
+    const int64_t *start = a->at[0], *end = a->at[1];
+    int64_t *out_start = a->at[2], *out_end = a->at[3];
+    while (i < n && end[i] <= start[i]) i++;
+    if (i == n) return 0;
+    int64_t from = start[i], reach = end[i], before = start[i];
+    int unsorted = 0;
+    out_start[0] = from;
+    out_end[0] = reach;
+    for (i++; i < n; i++) {
+        int64_t s = start[i], e = end[i];
+        int empty = e <= s;
+        unsorted |= !empty & (s < before);
+        before = empty ? before : s;
+        int apart = !empty & (s > reach);
+        last += (size_t)apart;
+        from = apart ? s : from;
+        reach = !empty & (e > reach) ? e : reach;
+        out_start[last] = from;
+        out_end[last] = reach;
+    }
+    return unsorted ? -1 : (ptrdiff_t)last + 1;
+}
+
+static ptrdiff_t kernel_intersect(const Arrays *a) {
+    size_t n = a->length[0], m = a->length[2], i = 0, j = 0, count = 0;
+    if (a->length[1] != n || a->length[3] != m || a->length[4] < n + m || a->length[5] < n + m)
+        return KERNEL_MISMATCH;
+    const int64_t *as = a->at[0], *ae = a->at[1], *bs = a->at[2], *be = a->at[3];
+    int64_t *out_start = a->at[4], *out_end = a->at[5];
+    while (i < n && j < m) {
+        int64_t s = as[i] > bs[j] ? as[i] : bs[j], e = ae[i] < be[j] ? ae[i] : be[j];
+        if (s < e) {
+            out_start[count] = s;
+            out_end[count++] = e;
+        }
+        if (ae[i] < be[j])
+            i++;
+        else
+            j++;
+    }
+    return (ptrdiff_t)count;
+}
+
+/* An interval of a set with the covered length before it, side by side for the cache. */
+typedef struct {
+    int64_t start, end, before;
+} Piece;
+
+/* The set between two guards, so that the last piece at or before any time exists. */
+static Piece *cover_of(size_t m, const int64_t *start, const int64_t *end) {
+    Piece *piece = malloc((m + 2) * sizeof *piece);
+    if (!piece) return NULL;
+    int64_t before = 0;
+    piece[0] = (Piece){INT64_MIN, INT64_MIN, 0};
+    for (size_t i = 0; i < m; i++) {
+        piece[i + 1] = (Piece){start[i], end[i], before};
+        before += difference(end[i], start[i]);
+    }
+    piece[m + 1] = (Piece){INT64_MAX, INT64_MAX, before};
+    return piece;
+}
+
+/* The last piece that starts at or before t, looked for around `near`: questions come nearly sorted. */
+static inline size_t last_piece(const Piece *piece, size_t m, size_t near, int64_t t) {
+    if (piece[near].start <= t && t < piece[near + 1].start) return near;
+    size_t step = 1, lo = near, hi = near + 1;
+    if (piece[near].start > t) {
+        for (; lo > 0 && piece[lo].start > t; step *= 2) {
+            hi = lo;
+            lo = lo > step ? lo - step : 0;
+        }
+    } else {
+        for (; hi <= m && piece[hi].start <= t; step *= 2) {
+            lo = hi;
+            hi = hi + step <= m + 1 ? hi + step : m + 1;
+        }
+    }
+    while (hi - lo > 1) {
+        size_t mid = lo + (hi - lo) / 2;
+        if (piece[mid].start <= t)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+static inline int64_t cover_before(const Piece *piece, int64_t t) {
+    return piece->before + difference(t < piece->end ? t : piece->end, piece->start);
+}
+
+/* With `parent`, each span's cover is taken from its parent's: what is left is self time in the set. Children
+ * stand after their parent and within it, so one pass is enough. */
+static ptrdiff_t cover_spans(const Arrays *a, const int32_t *parent, int64_t *out) {
+    size_t m = a->length[0], n = a->length[2], at = 0;
+    if (a->length[1] != m || a->length[3] != n) return KERNEL_MISMATCH;
+    const int64_t *start = a->at[2], *end = a->at[3];
+    Piece *piece = cover_of(m, a->at[0], a->at[1]);
+    if (!piece) return KERNEL_NO_MEMORY;
+    for (size_t i = 0; i < n; i++) {
+        int64_t covered = 0;
+        if (end[i] > start[i]) {
+            at = last_piece(piece, m, at, start[i]);
+            size_t stop = last_piece(piece, m, at, end[i]);
+            covered = difference(cover_before(&piece[stop], end[i]), cover_before(&piece[at], start[i]));
+        }
+        out[i] = covered;
+        if (parent && parent[i] >= 0 && (size_t)parent[i] < i)
+            out[parent[i]] = difference(out[parent[i]], covered);
+    }
+    free(piece);
+    return 0;
+}
+
+static ptrdiff_t kernel_covered(const Arrays *a) {
+    return fit(a, 4, 5, a->length[2]) ? cover_spans(a, NULL, a->at[4]) : KERNEL_MISMATCH;
+}
+
+static ptrdiff_t kernel_self_inside(const Arrays *a) {
+    return fit(a, 4, 6, a->length[2]) ? cover_spans(a, a->at[4], a->at[5]) : KERNEL_MISMATCH;
+}
+
+/* ---------------------------------------------------------------------------------------------
+ * Joins and groups
+ */
+
+static int32_t *empty_slots(size_t size) {
+    int32_t *slot = malloc(size * sizeof *slot);
+    if (slot) memset(slot, 0xff, size * sizeof *slot);
+    return slot;
+}
+
+static size_t table_size(size_t items) {
+    size_t size = 16;
+    while (size < items * 2) size *= 2;
+    return size;
+}
+
+/* A map from ids to rows: a plain table where the ids are dense, as correlation ids are, else a hash table. */
+typedef struct {
+    const int64_t *keys;
+    int64_t low;
+    size_t size; /* of the plain table; 0: hashed */
+    size_t mask;
+    int32_t *slot;
+} IdMap;
+
+static int id_map(IdMap *map, const int64_t *keys, size_t n, int64_t none) {
+    int64_t low = INT64_MAX, high = INT64_MIN;
+    for (size_t i = 0; i < n; i++) {
+        if (keys[i] == none) continue;
+        if (keys[i] < low) low = keys[i];
+        if (keys[i] > high) high = keys[i];
+    }
+    uint64_t range = low <= high ? (uint64_t)high - (uint64_t)low : 0;
+    *map = (IdMap){.keys = keys, .low = low};
+    if (range < n * 4 + 64)
+        map->size = (size_t)range + 1;
+    else
+        map->mask = table_size(n) - 1;
+    map->slot = empty_slots(map->size ? map->size : map->mask + 1);
+    return map->slot ? 0 : -1;
+}
+
+/* Where the row of a key stands or would stand; NULL: it cannot be there. */
+static inline int32_t *id_slot(const IdMap *map, int64_t key) {
+    if (map->size) {
+        uint64_t at = (uint64_t)key - (uint64_t)map->low;
+        return at < map->size ? &map->slot[at] : NULL;
+    }
+    size_t k = mix64((uint64_t)key) & map->mask;
+    while (map->slot[k] >= 0 && map->keys[map->slot[k]] != key) k = (k + 1) & map->mask;
+    return &map->slot[k];
+}
+
+/* For each right id the first left row with it, or -1. The map is made of the shorter side. */
+static ptrdiff_t kernel_join(const Arrays *a) {
+    size_t n = a->length[1], m = a->length[2];
+    if (a->length[0] != 1 || a->length[3] != m || n > INT32_MAX || m > INT32_MAX) return KERNEL_MISMATCH;
+    const int64_t none = *(const int64_t *)a->at[0], *left = a->at[1], *right = a->at[2];
+    int32_t *out = a->at[3], *at;
+    int by_left = n <= m;
+    IdMap map;
+    if (id_map(&map, by_left ? left : right, by_left ? n : m, none) < 0) return KERNEL_NO_MEMORY;
+    for (size_t i = 0; i < (by_left ? n : m); i++) /* the first row of each id */
+        if (map.keys[i] != none && *(at = id_slot(&map, map.keys[i])) < 0) *at = (int32_t)i;
+    if (by_left) {
+        for (size_t i = 0; i < m; i++) {
+            at = right[i] == none ? NULL : id_slot(&map, right[i]);
+            out[i] = at ? *at : -1;
+        }
+    } else {
+        memset(out, 0xff, m * sizeof *out);
+        for (size_t i = 0; i < n; i++) {
+            at = left[i] == none ? NULL : id_slot(&map, left[i]);
+            if (at && *at >= 0 && out[*at] < 0) out[*at] = (int32_t)i;
+        }
+        for (size_t i = 0; i < m; i++) /* the other rows of the same id */
+            if (right[i] != none) out[i] = out[*id_slot(&map, right[i])];
+    }
+    free(map.slot);
+    return 0;
+}
+
+static inline int same_row(const Arrays *a, int keys, size_t i, size_t j) {
+    int same = 1;
+    for (int c = 0; c < keys; c++) same &= ((const int64_t *)a->at[c])[i] == ((const int64_t *)a->at[c])[j];
+    return same;
+}
+
+static inline uint64_t row_hash(const Arrays *a, int keys, size_t i) {
+    uint64_t hash = 0;
+    for (int c = 0; c < keys; c++) hash = mix64(hash ^ (uint64_t)((const int64_t *)a->at[c])[i]);
+    return hash;
+}
+
+/* Rows with equal values in all columns get one number, in order of first appearance. Neighbours mostly belong
+ * together, so the row before is asked first. */
+static ptrdiff_t kernel_group(const Arrays *a) {
+    int keys = a->count - 2;
+    size_t n = a->length[0], mask = 1023, count = 0;
+    if (keys < 1 || !fit(a, 0, keys, n) || a->length[keys] != n || a->length[keys + 1] < n || n > INT32_MAX) return KERNEL_MISMATCH;
+    int32_t *code = a->at[keys], *first = a->at[keys + 1];
+    int32_t *slot = empty_slots(mask + 1);
+    if (!slot) return KERNEL_NO_MEMORY;
+    for (size_t i = 0; i < n; i++) {
+        if (i > 0 && same_row(a, keys, i, i - 1)) {
+            code[i] = code[i - 1];
+            continue;
+        }
+        size_t k = row_hash(a, keys, i) & mask;
+        while (slot[k] >= 0 && !same_row(a, keys, i, (size_t)first[slot[k]])) k = (k + 1) & mask;
+        if (slot[k] >= 0) {
+            code[i] = slot[k];
+            continue;
+        }
+        code[i] = slot[k] = (int32_t)count;
+        first[count++] = (int32_t)i;
+        if (count * 2 <= mask) continue;
+        free(slot);
+        mask = mask * 2 + 1;
+        slot = empty_slots(mask + 1);
+        if (!slot) return KERNEL_NO_MEMORY;
+        for (size_t g = 0; g < count; g++) {
+            for (k = row_hash(a, keys, (size_t)first[g]) & mask; slot[k] >= 0; k = (k + 1) & mask) continue;
+            slot[k] = (int32_t)g;
+        }
+    }
+    free(slot);
+    return (ptrdiff_t)count;
+}
