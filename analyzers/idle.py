@@ -27,6 +27,7 @@ from stallscope.profiler.device import (
     QUEUED_SHORT_NS,
     DeviceView,
 )
+from stallscope.profiler.links import submitters
 from stallscope.profiler.timeline import Bool, Int64
 
 if TYPE_CHECKING:
@@ -130,17 +131,27 @@ class IdleAccount:
     def host_end_ns(self) -> Int64:
         """When the launch that ended each gap began, inside the gap; its end where no launch is known."""
         gaps, spans = self.view.gaps, self.run.timeline.spans
-        launch = np.maximum(gaps.launch, 0)
+        asked = np.maximum(self.asked, 0)
         # a launch recorded after the kernel's start (clock inversion) leaves no latency
-        began = np.clip(spans.start_ns[launch], gaps.start_ns, gaps.end_ns)
+        began = np.clip(spans.start_ns[asked], gaps.start_ns, gaps.end_ns)
         return np.where(gaps.launch >= 0, began, gaps.end_ns)
+
+    @cached_property
+    def asked(self) -> Rows:
+        """The host row that asked for what ended each gap, -1 unknown: its launch, or behind a task queue its
+        enqueue, if that too began after the gap did. Then the thread that fills the queue was late and not the
+        one that empties it. Shape (g,)."""
+        gaps, spans = self.view.gaps, self.run.timeline.spans
+        launch = gaps.launch.astype(np.intp)
+        asked = submitters(spans, launch)
+        late = (asked >= 0) & (spans.start_ns[np.maximum(asked, 0)] > gaps.start_ns)
+        return np.where(late, asked, launch)
 
     @cached_property
     def track(self) -> npt.NDArray[np.int32]:
         """The thread that launched what ended each gap, -1 unknown. Shape (g,)."""
-        gaps = self.view.gaps
-        tracks = self.run.timeline.spans.track[np.maximum(gaps.launch, 0)]
-        return np.where(gaps.launch >= 0, tracks, -1).astype(np.int32)
+        tracks = self.run.timeline.spans.track[np.maximum(self.asked, 0)]
+        return np.where(self.asked >= 0, tracks, -1).astype(np.int32)
 
     @cached_property
     def is_host(self) -> Bool:

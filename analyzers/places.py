@@ -15,7 +15,7 @@ from stallscope.analyzers.finding import Where
 from stallscope.analyzers.frames import is_user_file, is_user_frame, is_waiting_frame, short_place
 from stallscope.profiler.activity import Segments, flatten
 from stallscope.profiler.kinds import Kind
-from stallscope.profiler.timeline import Int64, Timeline
+from stallscope.profiler.timeline import Int32, Int64, Timeline
 
 Rows = npt.NDArray[np.intp]
 
@@ -52,12 +52,19 @@ class Places:
     def nearest(self, rows: Rows, mask: npt.NDArray[np.bool_]) -> Rows:
         """For each row (-1 allowed) itself or its nearest ancestor inside `mask`, else -1."""
         at = np.asarray(rows, np.intp).copy()
-        parent = self.timeline.spans.parent
+        above = self.above
         open_ = (at >= 0) & ~mask[np.maximum(at, 0)]
         while open_.any():
-            at[open_] = parent[at[open_]]
+            at[open_] = above[at[open_]]
             open_ = (at >= 0) & ~mask[np.maximum(at, 0)]
         return at
+
+    @cached_property
+    def above(self) -> Int32:
+        """Each row's parent; a dequeue without one continues at its enqueue, on the thread that asked for it."""
+        spans = self.timeline.spans
+        over = (spans.parent < 0) & (spans.kind == Kind.QUEUE) & (spans.launch_row >= 0)
+        return np.where(over, spans.launch_row, spans.parent) if over.any() else spans.parent
 
     @cached_property
     def is_user(self) -> npt.NDArray[np.bool_]:

@@ -410,18 +410,17 @@ class Run:
         """The innermost operator around a host row, or the operator that launched a device row; else -1."""
         spans = self.timeline.spans
         at = int(spans.launch_row[row]) if spans.launch_row[row] >= 0 else row
-        for candidate in (at, *self.timeline.ancestors(at)):
-            if spans.kind[candidate] == Kind.OPERATOR:
-                return candidate
-        return -1
+        return int(self.places.nearest(np.array([at]), self.places.is_operator)[0])
 
     def python_of(self, row: int) -> str:
         """The innermost Python frame of the user's own code around a host row ("file.py(12): f"), or ""."""
         spans = self.timeline.spans
         at = int(spans.launch_row[row]) if spans.launch_row[row] >= 0 else row
-        frames = [
-            self.timeline.name(a) for a in (at, *self.timeline.ancestors(at)) if spans.kind[a] == Kind.PYTHON
-        ]
+        frames = []
+        while at >= 0:
+            if spans.kind[at] == Kind.PYTHON:
+                frames.append(self.timeline.name(at))
+            at = int(self.places.above[at])
         return next((f for f in frames if is_user_frame(f)), frames[0] if frames else "")
 
 

@@ -29,6 +29,22 @@ def join_launches(spans: Spans, flows: Flows) -> None:
     _join_by_id(spans, spans.external_id, operators, on_device)
 
 
+def submitters(spans: Spans, launches: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
+    """For each launch row (-1 allowed) the host row that asked for it, shape of `launches`.
+
+    Where a task queue lies between two threads, a launch runs inside a dequeue and the row that asked is the
+    enqueue on the other thread (the dequeue's own `launch_row`); everywhere else it is the launch itself.
+    """
+    launch = np.asarray(launches, np.intp)
+    at = launch.copy()
+    open_ = (at >= 0) & (spans.kind[np.maximum(at, 0)] != Kind.QUEUE)
+    while open_.any():
+        at[open_] = spans.parent[at[open_]]
+        open_ = (at >= 0) & (spans.kind[np.maximum(at, 0)] != Kind.QUEUE)
+    asked = np.where(at >= 0, spans.launch_row[np.maximum(at, 0)], -1)
+    return np.where(asked >= 0, asked, launch).astype(np.intp)
+
+
 def _join_by_id(
     spans: Spans, ids: Int64, launchers: npt.NDArray[np.intp], on_device: npt.NDArray[np.bool_]
 ) -> None:

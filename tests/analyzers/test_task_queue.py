@@ -1,0 +1,94 @@
+"""Two threads and a task queue between them: whose fault is a gap, the one that fills it or the one that empties it?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stallscope.analyzers.run import Run
+from stallscope.profiler.kinds import Kind
+from stallscope.profiler.links import submitters
+from stallscope.profiler.readers import load
+
+AT = 1_715_594_400_000_000
+PYTHON, CANN, NPU = 4242, 4242 << 10 | 7 << 5, 4242 << 10 | 13 << 5
+MAIN, WORKER = 1, 2
+
+
+def span(name: str, pid: int, tid: int, start: int, dur: int, cat: str = "", **args: Any) -> dict[str, Any]:
+    return {
+        "ph": "X",
+        "name": name,
+        "pid": pid,
+        "tid": tid,
+        "ts": f"{AT + start}.000",
+        "dur": dur,
+        "cat": cat,
+        "args": args,
+    }
+
+
+def recording(tmp_path: Path, enqueue: int, dequeue: int, second: int) -> Run:
+    """Kernel 0 ends at 110 us; kernel 1 is enqueued, dequeued and started at the given microseconds."""
+    names = {PYTHON: "Python", CANN: "CANN", NPU: "Ascend Hardware"}
+    events: list[dict[str, Any]] = [
+        {"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": name}}
+        for pid, name in names.items()
+    ]
+    events.append(span("sampler.py(3): sample", PYTHON, MAIN, 60, 900, "python_function"))
+    for i, (asked, emptied, started) in enumerate(((20, 40, 100), (enqueue, dequeue, second))):
+        operator = span(f"aten::op{i}", PYTHON, MAIN, asked - 5, 15, "cpu_op")
+        events += [
+            operator,
+            span(f"Enqueue@k{i}", PYTHON, MAIN, asked, 2, "enqueue", correlation_id=i + 7),
+            span(f"Dequeue@k{i}", PYTHON, WORKER, emptied, 10, "dequeue", correlation_id=i + 7),
+            span("Node@launch", CANN, WORKER, emptied + 2, 4, level="node", connection_id=i + 1),
+            span(f"k{i}", NPU, 2, started, 10, **{"Task Type": "AI_CORE", "connection_id": i + 1}),
+        ]
+    path = tmp_path / "trace_view.json"
+    path.write_text(json.dumps(events))
+    return Run(load(path))
+
+
+def test_a_late_enqueue_is_the_main_threads_python(tmp_path: Path) -> None:
+    run = recording(tmp_path, enqueue=500, dequeue=520, second=530)
+    (account,) = run.idle.values()
+    assert [run.timeline.track_of(int(r)).thread for r in account.asked] == [MAIN]
+    totals = account.totals()
+    # from the end of the kernel to the operator; then the operator, then queue and launch
+    assert totals["python"] == (500 - 5 - 110) * 1000
+    assert totals["dispatch"] == 5_000
+    assert totals["unrecorded"] == 0
+    assert sum(totals.values()) == (530 - 110) * 1000
+
+
+def test_a_late_dequeue_is_the_worker_threads(tmp_path: Path) -> None:
+    run = recording(tmp_path, enqueue=90, dequeue=520, second=530)
+    (account,) = run.idle.values()
+    assert [run.timeline.track_of(int(r)).thread for r in account.asked] == [WORKER]
+    assert account.totals()["python"] == 0
+
+
+def test_operators_and_frames_are_found_through_the_queue(tmp_path: Path) -> None:
+    run = recording(tmp_path, enqueue=500, dequeue=520, second=530)
+    timeline = run.timeline
+    first, second = timeline.rows(Kind.KERNEL).tolist()
+    assert [timeline.name(run.operator_of(k)) for k in (first, second)] == ["aten::op0", "aten::op1"]
+    assert (run.python_of(first), run.python_of(second)) == ("", "sampler.py(3): sample")
+    launch = timeline.spans.launch_row[[first, second]]
+    asked = submitters(timeline.spans, np.append(launch, -1))
+    assert [timeline.name(int(r)) for r in asked[:2]] == ["Enqueue@k0", "Enqueue@k1"]
+    assert asked[2] == -1
+
+
+@pytest.mark.parametrize("kind", [Kind.OPERATOR, Kind.RUNTIME])
+def test_without_a_queue_the_launch_asked_itself(tmp_path: Path, kind: Kind) -> None:
+    run = recording(tmp_path, enqueue=500, dequeue=520, second=530)
+    spans = run.timeline.spans
+    rows = run.timeline.rows(kind)
+    outside = rows[spans.parent[rows] < 0]
+    assert submitters(spans, outside).tolist() == outside.tolist()
