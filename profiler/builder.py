@@ -224,8 +224,7 @@ class TimelineBuilder:
         if not self._batches:
             return Spans.empty(), np.zeros(0, np.int64)
         columns = {
-            name: np.concatenate([getattr(b, name) for b in self._batches])
-            for name in _Batch.__dataclass_fields__
+            name: _joined([getattr(b, name) for b in self._batches]) for name in _Batch.__dataclass_fields__
         }
         self._batches.clear()
         order = span_order(columns["track"], columns["start_ns"], columns["dur_ns"])
@@ -245,28 +244,30 @@ class TimelineBuilder:
         )
 
     def _nest(self, spans: Spans) -> None:
-        is_tree = np.array([t.role != "device" for t in self.tracks] or [False])
-        rows = np.flatnonzero(is_tree[spans.track]) if len(spans) else np.zeros(0, np.intp)
-        if len(rows) == 0:
+        if len(spans) == 0:
             return
-        tree = nest(spans.track[rows], spans.start_ns[rows], spans.dur_ns[rows])
-        spans.parent[rows] = np.where(tree.parent >= 0, rows[tree.parent], -1)
-        spans.depth[rows] = tree.depth
-        spans.self_ns[rows] = tree.self_ns
-        self._clamp_open_frames(spans, rows, tree.effective_end_ns)
+        tree = nest(spans.track, spans.start_ns, spans.dur_ns)
+        spans.parent, spans.depth, spans.self_ns = tree.parent, tree.depth, tree.self_ns
+        for number, track in enumerate(self.tracks):
+            if track.role == "device":
+                # streams are no call trees: kernels that overlap there are not each other's children
+                lo, hi = np.searchsorted(spans.track, [number, number + 1])
+                spans.parent[lo:hi] = -1
+                spans.depth[lo:hi] = 0
+                spans.self_ns[lo:hi] = spans.dur_ns[lo:hi]
+        self._clamp_open_frames(spans, tree.effective_end_ns)
 
-    def _clamp_open_frames(self, spans: Spans, rows: npt.NDArray[np.intp], effective_end_ns: Int64) -> None:
+    def _clamp_open_frames(self, spans: Spans, effective_end_ns: Int64) -> None:
         """A Python call cannot outlive its caller: frames the profiler never saw return are cut there."""
-        parent = spans.parent[rows]
-        python = (spans.kind[rows] == Kind.PYTHON) & (parent >= 0)
-        python &= spans.kind[np.maximum(parent, 0)] == Kind.PYTHON
-        over = python & (effective_end_ns < spans.start_ns[rows] + spans.dur_ns[rows])
-        if not over.any():
+        over = spans.start_ns + spans.dur_ns > effective_end_ns
+        over &= (spans.kind == Kind.PYTHON) & (spans.parent >= 0)
+        at = np.flatnonzero(over)
+        at = at[spans.kind[spans.parent[at]] == Kind.PYTHON]
+        if len(at) == 0:
             return
-        at = rows[over]
         # below the resolution of any clock here it is rounding, not a lost return
-        lost = (spans.start_ns[at] + spans.dur_ns[at] - effective_end_ns[over]) > 1000
-        spans.dur_ns[at] = effective_end_ns[over] - spans.start_ns[at]
+        lost = (spans.start_ns[at] + spans.dur_ns[at] - effective_end_ns[at]) > 1000
+        spans.dur_ns[at] = effective_end_ns[at] - spans.start_ns[at]
         first = self.strings[int(spans.name[at[lost][0]])] if lost.any() else ""
         self.notes.add(
             "python-frame-clamped",
@@ -319,7 +320,7 @@ def span_order(track: Int32, start_ns: Int64, dur_ns: Int64) -> npt.NDArray[np.i
     if bits + int(track.max()).bit_length() > 62:
         return np.lexsort((-dur_ns, start_ns, track))
     key = (track.astype(np.int64) << bits) | (start_ns - low)
-    order = np.argsort(key, kind="stable")
+    order = np.argsort(key)
     sorted_key = key[order]
     tie = np.zeros(n + 1, bool)
     tie[1:n] = sorted_key[1:] == sorted_key[:-1]
@@ -328,6 +329,10 @@ def span_order(track: Int32, start_ns: Int64, dur_ns: Int64) -> npt.NDArray[np.i
         mine = order[tied]
         order[tied] = mine[np.lexsort((mine, -dur_ns[mine], key[mine]))]
     return order
+
+
+def _joined(columns: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    return columns[0] if len(columns) == 1 else np.concatenate(columns)
 
 
 def _concat(tables: list[Any], empty: Any) -> Any:

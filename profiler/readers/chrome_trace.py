@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stallscope.profiler.builder import TimelineBuilder, is_device_work
+from stallscope.profiler import kernels
+from stallscope.profiler.builder import TimelineBuilder
 from stallscope.profiler.ids import NO_ID, TEXT_ID_BASE, decode_id
-from stallscope.profiler.kinds import Kind, is_collective
+from stallscope.profiler.kinds import DEVICE_WORK, Kind, is_collective
 from stallscope.profiler.notes import Notes
 from stallscope.profiler.readers.trace_events import RawEvents, tokenise
 from stallscope.profiler.session import Session
@@ -80,6 +81,11 @@ _IGNORED_PHASES = {
     "R": "marks",
 }
 _LAUNCH_ARROWS = ("ac2g", "async_gpu")
+_ON_DEVICE = np.isin(np.arange(len(Kind)), [int(k) for k in (*DEVICE_WORK, Kind.DEVICE_WAIT)])
+_IS_WORK = np.isin(np.arange(len(Kind)), [int(k) for k in DEVICE_WORK])
+_LANE_GROUP = np.where(_ON_DEVICE, 1, 0).astype(np.int64)
+_LANE_GROUP[Kind.DEVICE_ANNOTATION] = 2
+_LANE_GROUP[Kind.OVERHEAD] = 3
 _MAX_DURATION_NS = 30 * 24 * 3600 * 10**9
 """Longer than 30 days is a broken record, not a span."""
 
@@ -112,7 +118,7 @@ class _Interpreter:
         self.notes.extend(raw.notes)
         self.texts = raw.strings.texts
         self.lanes = self._lanes()
-        self.linked_by_id = False
+        self.told_by_id = np.zeros(0, np.int64)
 
     def session(self) -> Session:
         kind = self._kinds()
@@ -132,7 +138,7 @@ class _Interpreter:
             external_id=self.raw.args.ids("External id", len(self.raw))[events],
             source=events,
         )
-        self.linked_by_id = _ids_link_everything(kind, correlation)
+        self.told_by_id = _calls_that_tell(kind, correlation)
         self._flows(events, ts, numbers)
         self._instants()
         self._counters()
@@ -264,11 +270,12 @@ class _Interpreter:
         self, events: npt.NDArray[np.intp], ts: Int64, dur: Int64, kind: npt.NDArray[np.int8]
     ) -> tuple[npt.NDArray[np.intp], Int64, Int64]:
         """Drop spans without a time, keep those without a length as points, say how many."""
-        work = is_device_work(kind)
+        work = _IS_WORK[kind]
         timeless = ts == NO_TIME
-        known = ts[~timeless]
         # a device record with ts 0 and dur 0 among later ones lost its time stamp (buffer overflow)
-        lost = work & (ts == 0) & (dur == 0) & (len(known) > 0 and int(np.median(known)) > 10**6)
+        lost = work & (ts == 0) & (dur == 0)
+        if lost.any() and int(np.median(ts[~timeless])) <= 10**6:
+            lost[:] = False
         bad_length = ~timeless & ~lost & ((dur < 0) | (dur > _MAX_DURATION_NS))
         odd = lost | bad_length
         self.notes.add("span-without-time", "data_loss", "spans without a readable start were left out",
@@ -280,8 +287,10 @@ class _Interpreter:
                        "spans had a missing, negative or impossible duration; kept as points without length",
                        int(bad_length.sum()), self._first(events, bad_length))  # fmt: skip
         self.notes.add("invalid-times", "warning", "events had invalid or missing times", int(odd.sum()))
-        keep = ~timeless & ~lost
-        return events[keep], ts[keep], np.where(bad_length, 0, dur)[keep]
+        if bad_length.any():
+            dur = np.where(bad_length, 0, dur)
+        keep = ~(timeless | lost)
+        return (events, ts, dur) if keep.all() else (events[keep], ts[keep], dur[keep])
 
     def _first(self, events: npt.NDArray[np.intp], mask: npt.NDArray[np.bool_]) -> str:
         if not mask.any():
@@ -368,21 +377,20 @@ class _Interpreter:
         """The track of every span: thread, stream, or a lane of labels."""
         raw = self.raw
         n = len(raw)
-        on_device = is_device_work(kind) | (kind == Kind.DEVICE_WAIT)
+        on_device = _ON_DEVICE[kind]
         # 0 host, 1 device work, 2 mirrored annotations, 3 profiler, 4 async
-        group = np.zeros(len(events), np.int64)
-        group[on_device] = 1
-        group[kind == Kind.DEVICE_ANNOTATION] = 2
-        group[kind == Kind.OVERHEAD] = 3
-        is_async = np.isin(raw.ph[events], [ord("b"), ord("S")])
-        group[is_async] = 4
-        device = raw.args.ints("device", n, missing=NO_TIME)[events]
-        stream = raw.args.ids("stream", n)[events]
+        group = _LANE_GROUP[kind]
         pid, tid = raw.pid[events], raw.tid[events]
-        lane = np.where(on_device & (stream != NO_ID), stream, tid)
-        lane = np.where(is_async, raw.id[events], lane)
-        device = np.where(on_device, device, NO_TIME)
-        code, first = _group([group, pid, lane, device])
+        lane, device = tid.copy(), np.full(len(events), NO_TIME, np.int64)
+        at = np.flatnonzero(on_device)
+        stream = raw.args.ids("stream", n)[events[at]]
+        lane[at] = np.where(stream != NO_ID, stream, tid[at])
+        device[at] = raw.args.ints("device", n, missing=NO_TIME)[events[at]]
+        phase = raw.ph[events]
+        is_async = (phase == ord("b")) | (phase == ord("S"))
+        group[is_async] = 4
+        lane[is_async] = raw.id[events[is_async]]
+        code, first = kernels.group(group, pid, lane, device)
         rank = _rank(raw.meta)
         track_of = np.empty(len(first), np.int32)
         for number, at in enumerate(first.tolist()):
@@ -451,10 +459,9 @@ class _Interpreter:
             )
             return
         key = _hash(raw.id, raw.cat.astype(np.int64))
-        order = starts[np.argsort(key[starts], kind="stable")]
-        at = np.minimum(np.searchsorted(key[order], key[ends]), len(order) - 1)
-        partner = order[at]
-        hit = key[partner] == key[ends]
+        found = kernels.join(key[starts], key[ends])
+        hit = found >= 0
+        partner = starts[np.maximum(found, 0)]
         self.notes.add("flow-without-partner", "info", "flow ends without a partner",
                        int((~hit).sum()) + int(len(starts) - len(np.unique(partner[hit]))))  # fmt: skip
         bound = self._bind(np.concatenate([partner[hit], ends[hit]]), events, ts, numbers)
@@ -463,12 +470,15 @@ class _Interpreter:
         self.builder.add_flows(bound[:half], bound[half:], label)
 
     def _wanted_flows(self) -> npt.NDArray[np.bool_]:
-        """Arrows from launches to kernels repeat the correlation ids; where those are complete they are left out."""
-        kept = np.ones(len(self.raw), bool)
-        if self.linked_by_id:
-            for name in _LAUNCH_ARROWS:
-                if (code := self.raw.strings.find(name)) >= 0:
-                    kept &= self.raw.cat != code
+        """Launch arrows carry the correlation id of their call; where that id does the linking they only repeat it."""
+        raw = self.raw
+        kept = np.ones(len(raw), bool)
+        if len(self.told_by_id) == 0:
+            return kept
+        for name in _LAUNCH_ARROWS:
+            if (code := raw.strings.find(name)) >= 0:
+                at = np.flatnonzero(raw.cat == code)
+                kept[at] = kernels.join(self.told_by_id, raw.id[at]) < 0
         return kept
 
     def _bind(
@@ -479,20 +489,17 @@ class _Interpreter:
         Flow rows write plain numbers where the lane's own rows write "stream 7", so lanes are compared
         by their trailing number.
         """
+        if len(points) == 0:
+            return np.zeros(0, np.int64)
         raw = self.raw
         lane = _hash(raw.pid, self._lane_numbers())
-        key = _hash(lane[events], ts)
-        order = np.argsort(key, kind="stable")
-        wanted = _hash(lane[points], raw.ts_ns[points])
-        at = np.minimum(np.searchsorted(key[order], wanted), len(order) - 1)
-        found = order[at]
-        hit = (key[found] == wanted) & (ts[found] == raw.ts_ns[points])
-        return np.where(hit, numbers[found], -1)
+        found = kernels.join(_hash(lane[events], ts), _hash(lane[points], raw.ts_ns[points]))
+        at = np.maximum(found, 0)
+        return np.where((found >= 0) & (ts[at] == raw.ts_ns[points]), numbers[at], -1)
 
     def _lane_numbers(self) -> Int64:
-        distinct, inverse = np.unique(self.raw.tid, return_inverse=True)
-        plain = np.array([self._lane_number(int(t)) for t in distinct], np.int64)
-        return plain[inverse.reshape(-1)]
+        code, first = kernels.group(self.raw.tid)
+        return np.array([self._lane_number(int(self.raw.tid[at])) for at in first], np.int64)[code]
 
     def _lane_number(self, code: int) -> int:
         value = self._id(code)
@@ -588,27 +595,9 @@ class _Interpreter:
 
 def _used(codes: npt.NDArray[np.int32], size: int) -> list[int]:
     """The distinct codes >= 0 that occur, ascending."""
-    return np.flatnonzero(np.bincount(codes[codes >= 0], minlength=size)).tolist()
-
-
-def _group(columns: list[npt.NDArray[Any]]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """A group number per row of equal column values, and one row of each group.
-
-    Neighbours mostly share their lane, so only the rows that differ from the one before are sorted.
-    """
-    n = len(columns[0])
-    changed = np.ones(n, bool)
-    if n:
-        changed[1:] = False
-        for column in columns:
-            changed[1:] |= column[1:] != column[:-1]
-    heads = np.flatnonzero(changed)
-    code = np.zeros(len(heads), np.int64)
-    for column in columns:
-        distinct, inverse = np.unique(column[heads], return_inverse=True)
-        code = code * len(distinct) + inverse.reshape(-1)
-    _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
-    return np.repeat(inverse.reshape(-1), np.diff(np.append(heads, n))), heads[first]
+    seen = np.zeros(size + 1, bool)
+    seen[codes] = True  # code -1 marks the extra last place
+    return np.flatnonzero(seen[:size]).tolist()
 
 
 def _as_int(value: Any) -> int:
@@ -640,14 +629,13 @@ def _devices(meta: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return out
 
 
-def _ids_link_everything(kind: npt.NDArray[np.int8], correlation: Int64) -> bool:
-    """Whether every device event has a correlation id that a runtime call carries too."""
-    work = correlation[is_device_work(kind)]
-    calls = np.unique(correlation[kind == Kind.RUNTIME])
-    if len(work) == 0 or len(calls) == 0:
-        return False
-    at = np.minimum(np.searchsorted(calls, work), len(calls) - 1)
-    return bool(np.all((calls[at] == work) & (work != NO_ID)))
+def _calls_that_tell(kind: npt.NDArray[np.int8], correlation: Int64) -> Int64:
+    """Correlation ids of runtime calls, if every device event carries such an id; else none."""
+    if (correlation[_IS_WORK[kind]] == NO_ID).any():
+        return np.zeros(0, np.int64)
+    ids: Int64 = correlation[kind == Kind.RUNTIME]
+    told: Int64 = ids[ids != NO_ID]
+    return told
 
 
 def _hash(a: npt.NDArray[np.int64], b: npt.NDArray[np.int64]) -> Int64:
