@@ -25,7 +25,14 @@ Figure = dict[str, Any]
 MAX_MARKS = 2_000
 """Marks of one figure; plotly.js needs about a second for 10,000."""
 TOP_KERNELS = 15
-TOP_OPERATORS = 20
+TOP_ROWS = 20
+
+HOST_TABLES = {
+    "operators": ("Hot operators", "Time in each operator; self time is without the operators it calls."),
+    "gaps": ("Gaps between operators", "Time in which no operator ran on its thread."),
+    "contention": ("Host contention", "Time in which threads wanted to run and could not."),
+}
+"""Tables that have a figure on a run without a device: title and caption."""
 
 DEVICE_PARTS = (
     ("compute", "compute kernels"),
@@ -56,7 +63,7 @@ def figures(report: Report) -> list[Figure]:
         steps(report.steps),
     ]
     if not report.devices:
-        made.append(hot_operators(report.tables.get("operators", [])))
+        made += [ranking(name, report.tables.get(name, [])) for name in HOST_TABLES]
     return [figure for figure in made if figure is not None]
 
 
@@ -314,39 +321,38 @@ def steps(found: Sequence[Step]) -> Figure | None:
     return _figure("steps", "Steps", caption, data, layout, 340)
 
 
-def hot_operators(rows: Sequence[dict[str, Any]]) -> Figure | None:
-    """Operators by the time in themselves, for runs without a device."""
-    key = next((k for k in ("self_ns", "total_ns") if rows and isinstance(rows[0].get(k), int)), None)
-    named = next((k for k in ("name", "operator") if rows and k in rows[0]), None)
+def ranking(name: str, rows: Sequence[dict[str, Any]]) -> Figure | None:
+    """One of HOST_TABLES as bars, the longest first: its first text column by its self, total or first time."""
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    times = [c for c in columns if c.endswith("_ns") and any(_positive(r.get(c)) for r in rows)]
+    key = next((c for c in ("self_ns", "total_ns") if c in times), times[0] if times else None)
+    named = next((c for c in columns if any(isinstance(r.get(c), str) for r in rows)), None)
     if key is None or named is None:
         return None
-    top = sorted((r for r in rows if r.get(key)), key=lambda r: -r[key])[:TOP_OPERATORS]
-    if not top:
-        return None
+    top = sorted((r for r in rows if _positive(r.get(key))), key=lambda r: -r[key])[:TOP_ROWS]
     scale, unit = axis_unit(top[0][key])
     bar = _bar(
         [r[key] / scale for r in top],
         list(range(len(top))),
         "@operator",
         orientation="h",
-        customdata=[[plot_lines(str(r[named])), f"{r.get('count') or r.get('calls') or 'n/a'}"] for r in top],
-        hovertemplate=f"%{{customdata[0]}}<br>%{{x:.4~g}} {unit}, calls %{{customdata[1]}}<extra></extra>",
+        customdata=[[plot_lines(str(r[named])), str(r.get("count") or r.get("calls") or "n/a")] for r in top],
+        hovertemplate=f"%{{customdata[0]}}<br>%{{x:.4~g}} {unit}, count %{{customdata[1]}}<extra></extra>",
     )
+    what = key.removesuffix("_ns").replace("_", " ")
     layout = {
-        "xaxis": {
-            "title": {"font": {"size": 12}, "text": f"{'self' if key == 'self_ns' else 'total'} time, {unit}"}
-        },
+        "xaxis": {"title": {"font": {"size": 12}, "text": plot_text(f"{what} time, {unit}")}},
         "yaxis": {
             "tickvals": list(range(len(top))),
-            "ticktext": [plot_text(str(r[named]), 72) for r in top],
+            "ticktext": [plot_text(r[named], 72) for r in top],
             "autorange": "reversed",
             "showgrid": False,
             "zeroline": False,
         },
         "showlegend": False,
     }
-    caption = "Time inside each operator itself, without the operators it calls." if key == "self_ns" else ""
-    return _figure("operators", "Hot operators", caption, [bar], layout, 110 + 24 * len(top))
+    title, caption = HOST_TABLES[name]
+    return _figure(name, title, caption, [bar], layout, 110 + 24 * len(top))
 
 
 # -- text and numbers ---------------------------------------------------------------------------------

@@ -406,4 +406,6 @@ def rules(report: Report) -> Markup | None:
     counts = {s: sum(r.status == s for r in report.rules) for s in ("found", "clean", "not_analysable")}
     told = f"{counts['found']} found, {counts['clean']} clean, {counts['not_analysable']} not analysable"
     title = el("summary", [f"{len(report.rules)} rules: ", el("span", told)])
-    return el("details", [title, el("ul", rows, class_="rules")], class_="rule-list")
+    return el(
+        "details", [title, el("ul", rows, class_="rules")], class_="rule-list", open=not report.findings
+    )

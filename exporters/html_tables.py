@@ -11,6 +11,7 @@ from stallscope.analyzers.units import share
 from stallscope.exporters.base import plain
 from stallscope.exporters.charts import (
     DEVICE_PARTS,
+    HOST_TABLES,
     Figure,
     class_label,
     device_label,
@@ -70,7 +71,7 @@ def _chart(report: Report, figure: Figure) -> Markup:
             [el("summary", "Numbers"), _table(f"chart-{name}", rows[:MAX_TABLE_ROWS])],
             class_="numbers",
         )
-    wide = " wide" if name in ("steps", "roofline", "kernels", "operators") else ""
+    wide = " wide" if name in ("steps", "roofline", "kernels", *HOST_TABLES) else ""
     return el("figure", [el("h3", figure["title"]), el("figcaption", figure["caption"]), plot, table],
               class_="chart" + wide, id=f"chart-{name}")  # fmt: skip
 
@@ -171,7 +172,8 @@ def _cell(key: str, value: Any, numeric: bool) -> Markup:
     value = plain(value)
     text = fact_text(key, value)
     if not numeric:
-        return el("td", text)
+        # long kernel names would make a row ten lines high; the whole text is in the tip, and printed
+        return el("td", el("span", text, class_="clip", title=text) if len(text) > 120 else text)
     return el("td", text, class_="num", data_v=repr(value) if value is not None else None)
 
 

@@ -9,7 +9,7 @@ from stallscope.analyzers.finding import Step
 from stallscope.analyzers.units import duration, size
 from stallscope.exporters.html_text import clean
 
-LONGEST_VALUE = 300
+LONGEST_VALUE = 600
 
 
 def fact_text(key: str, value: Any) -> str:

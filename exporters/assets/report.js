@@ -24,6 +24,18 @@
     try { root.localStorage.setItem("stallscope-theme", chosen); } catch (e) { /* stays for this view */ }
     applyTheme();
   });
+  // paper is light and narrower: what was drawn for the screen is drawn again for it
+  function forPrint(begin) {
+    document.body.classList.toggle("printing", begin);
+    document.documentElement.dataset.theme = begin ? "light" : chosen || (dark.matches ? "dark" : "light");
+    if (timeline.layout) { timeline.setTheme(); timeline.resize(); }
+    for (const id of state.charts.keys()) {
+      drawChart(id);
+      root.Plotly.Plots.resize(document.querySelector(`[data-chart="${id}"]`));
+    }
+  }
+  root.addEventListener("beforeprint", () => forPrint(true));
+  root.addEventListener("afterprint", () => forPrint(false));
   $("print").addEventListener("click", () => root.print());
 
   // -- findings ---------------------------------------------------------------------------------------

@@ -201,7 +201,8 @@
       this.image = this.x.createImageData(this.canvas.width, this.canvas.height);
       this.pixels = new Uint32Array(this.image.data.buffer);
       this.spacer.style.height = Math.max(this.height + RULER, height) + "px";
-      this.request();
+      // at once: a new size has cleared the canvas, and a print does not wait for the next frame
+      this.paint();
       this.drawOverview();
     }
 

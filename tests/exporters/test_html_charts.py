@@ -93,7 +93,7 @@ def test_no_numbers_no_figure() -> None:
     assert charts.top_kernels([]) is None
     assert charts.roofline([roofline_row(intensity=None)]) is None
     assert charts.steps([Step("a", "decode", 0, 5)]) is None
-    assert charts.hot_operators([{"name": "aten::mm"}]) is None
+    assert charts.ranking("operators", [{"name": "aten::mm"}]) is None
 
 
 def test_short_names_are_what_people_call_a_kernel() -> None:
@@ -105,3 +105,20 @@ def test_short_names_are_what_people_call_a_kernel() -> None:
     assert charts.short_kernel(long) == "vectorized_elementwise_kernel<4, AUnaryFunctor<BFloat16>>"
     assert charts.short_kernel("triton_poi_fused_add_0") == "triton_poi_fused_add_0"
     assert charts.short_kernel("") == ""
+
+
+def test_host_tables_are_ranked_by_self_time_then_total_then_any_time() -> None:
+    rows = [
+        {"name": "a", "total_ns": 9_000_000, "self_ns": 2_000_000, "count": 3},
+        {"name": "b", "self_ns": 4_000_000},
+    ]
+    figure = charts.ranking("operators", rows)
+    assert figure is not None
+    assert figure["data"][0]["x"] == [4.0, 2.0]
+    assert figure["layout"]["yaxis"]["ticktext"] == ["b", "a"]
+
+    figure = charts.ranking(
+        "contention", [{"thread": "main", "waited_ns": None}, {"thread": "io", "waited_ns": 7_000}]
+    )
+    assert figure is not None
+    assert (figure["title"], figure["data"][0]["x"]) == ("Host contention", [7.0])
