@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import FrameType, ModuleType, TracebackType
 
 from stallscope.profiler.recorder.clock_pairs import read_clocks
@@ -72,10 +72,13 @@ class Agent:
         self._gc_start_ns = 0
         self._last_clock_ns = 0
         self._last_meter_ns = 0
-        self._wakeup = -1
+        self._wakeup = (-1, -1)
         self._signalled_ns = 0
         self._pending_signal = 0
         self._handling = False
+        self._fork_lock = _thread.allocate_lock()
+        self._forking = False
+        self._mask: Iterable[int] = ()
         self._open(kind)
 
     # -- life --------------------------------------------------------------------------------------
@@ -277,7 +280,7 @@ class Agent:
             self._clock()
         if now - self._last_meter_ns >= METER_NS:
             self._meter()
-        if self._wakeup >= 0:
+        if self._wakeup[0] >= 0:
             self._look_for_signals(now)
 
     def _clock(self) -> None:
@@ -351,19 +354,26 @@ class Agent:
             self.fault("signals", error)
 
     def _watch_signals(self) -> None:
-        """Let our thread see signals too: the main thread may be inside a call that never returns."""
+        """Let our thread see signals too: the main thread may be inside a call that never returns.
+
+        Called again in a forked child: with the parent's pipe each would see the other's signals.
+        """
+        inherited, self._wakeup = self._wakeup, (-1, -1)
         reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         known = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        if known == -1:
-            self._wakeup = reader
-            return
-        signal.set_wakeup_fd(known)
-        os.close(reader)
-        os.close(writer)
+        unused = inherited
+        if known in (-1, inherited[1]):
+            self._wakeup = (reader, writer)
+        else:  # somebody else's, asyncio's for one
+            signal.set_wakeup_fd(known)
+            unused = (*inherited, reader, writer)
+        for descriptor in unused:
+            if descriptor >= 0:
+                os.close(descriptor)
 
     def _look_for_signals(self, now: int) -> None:
         try:
-            arrived = os.read(self._wakeup, 256)
+            arrived = os.read(self._wakeup[0], 256)
         except OSError:
             arrived = b""
         for signum in (signal.SIGTERM, signal.SIGHUP):
@@ -411,27 +421,39 @@ class Agent:
     # -- forks -------------------------------------------------------------------------------------
 
     def before_fork(self) -> None:
-        # Our thread must not exist at the fork: it may hold a lock, and Python 3.12 warns about threads.
         if self._finished or os.getpid() != self.pid:
             return
+        self._fork_lock.acquire()  # two threads may fork at once
+        self._forking = True
+        # A signal that reaches the child before it is set up must wait: Python forgets those it has seen by
+        # then, and with our handler in place of the default action the child would not die of it.
+        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGHUP))
+        # Our thread must not exist at the fork: it may hold a lock, and Python 3.12 warns about threads.
         self.guard("fork", self.stop_thread)
         self.guard("fork", self.windows.before_fork)
         self.writer.frozen = True
 
     def after_fork_in_parent(self) -> None:
-        if self._finished or os.getpid() != self.pid:
+        if not self._forking:
             return
+        self._forking = False
         self.writer.frozen = False
         self.guard("fork", self.windows.after_fork_in_parent)
         self.guard("fork", self.start_thread)
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+        self._fork_lock.release()
 
     def after_fork_in_child(self) -> None:
-        self._running = False
+        if not self._forking:
+            return
+        self._forking = self._running = False
         self._finished = True
+        self._fork_lock = _thread.allocate_lock()
         try:
             self._begin_again()
         except Exception as error:  # noqa: BLE001 - the child has no record yet to write a fault to
             boot_error(self.folder, error)
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
     def _begin_again(self) -> None:
         """In a forked child: a record of its own, or none."""
@@ -441,6 +463,9 @@ class Agent:
             return
         windows, self.marks = self.windows, 0
         self._ended_cpu_ns = 0
+        self._pending_signal = 0
+        if self._wakeup[0] >= 0:
+            self._watch_signals()
         self._open(FORK)
         self.windows.inherit(windows)
         self.start_thread()

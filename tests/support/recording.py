@@ -58,5 +58,7 @@ def session_of(cwd: Path) -> Session:
 
 
 def _run(command: Sequence[str], cwd: Path, stdin: str, env: dict[str, str]) -> Ended:
-    done = subprocess.run(command, cwd=cwd, input=stdin, capture_output=True, text=True, env=env, timeout=120)
+    done = subprocess.run(
+        command, cwd=cwd, input=stdin, capture_output=True, text=True, env=env, timeout=120, check=False
+    )
     return Ended(done.returncode, done.stdout, done.stderr)
