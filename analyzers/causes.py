@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from stallscope.analyzers.finding import Finding
 from stallscope.analyzers.idle import Cause, IdleAccount
-from stallscope.analyzers.losses import Loss, evidence, losses, per_step, step_text, widest
+from stallscope.analyzers.losses import Loss, evidence, joined, losses, per_step, step_text, widest
 from stallscope.analyzers.units import duration, share
 
 if TYPE_CHECKING:
@@ -43,35 +43,44 @@ def cause_findings(
 ) -> Iterator[Finding]:
     """One finding per place (or one in all, if `together`) whose idle time of a cause is a share of the span.
 
-    `rows` chooses the host row that stands for each piece, the innermost span unless given.
+    A finding over several places stands at the one that costs most and lists the next. `rows` chooses the host
+    row that stands for each piece, the innermost span unless given.
     """
-    found = widest(_losses(run, account, cause, together, rows, steady) for account in run.idle.values())
-    for loss, devices in found:
-        if loss.share >= min_share:
-            yield _finding(run, loss, devices, text)
+    if not together:
+        for loss, devices in widest(_losses(run, a, cause, rows, steady) for a in run.idle.values()):
+            if loss.share >= min_share:
+                yield _finding(run, loss, devices, text, [])
+        return
+    by_device = [_losses(run, a, cause, rows, steady) for a in run.idle.values()]
+    most = max(by_device, key=lambda found: sum(x.lost_ns for x in found), default=[])
+    if most:
+        whole = joined(most)
+        if whole.share >= min_share:
+            yield _finding(run, whole, [whole.account.view.device], text, most)
 
 
 def _losses(
     run: Run,
     account: IdleAccount,
     cause: Cause,
-    together: bool,
     rows: Callable[[IdleAccount], Rows] | None,
     steady: bool,
 ) -> list[Loss]:
     pieces = account.pieces
     chosen = rows(account) if rows is not None else pieces.row
-    keys = [np.zeros(len(pieces), np.intp)] if together else None
-    return losses(run, account, pieces.cause == cause, chosen, keys, steady=steady)
+    return losses(run, account, pieces.cause == cause, chosen, steady=steady)
 
 
-def _finding(run: Run, loss: Loss, devices: list[int], text: CauseText) -> Finding:
+def _finding(run: Run, loss: Loss, devices: list[int], text: CauseText, places: list[Loss]) -> Finding:
     facts = per_step(run, loss.lost_ns, loss.by_phase) | {
         "gaps": len(loss.gaps),
         "longest_gap_ns": int(loss.gap_ns[0]),
         "devices": devices,
     }
+    if len(places) > 1:
+        facts["places"] = [{"place": x.place.text, "lost_ns": x.lost_ns} for x in places[:10]]
     span = run.steady_span_ns(loss.account.view)
+    others = ", ".join(f"{x.place.text} ({duration(x.lost_ns)})" for x in places[1:4])
     return Finding(
         code=text.code,
         name=text.name,
@@ -83,7 +92,7 @@ def _finding(run: Run, loss: Loss, devices: list[int], text: CauseText) -> Findi
         where=loss.place.where(),
         detail=(
             f"{len(loss.gaps)} gaps of up to {duration(int(loss.gap_ns[0]))}, {share(loss.lost_ns, span)} of the device's "
-            f"time."
+            f"time." + (f" Also in {others}." if others else "")
         ),
         advice=text.advice,
         evidence=evidence(run, loss, text.label),

@@ -28,6 +28,8 @@ OUTLIER_NS = 200_000
 """Shorter ones are not called outliers: caches and page faults do that."""
 MIN_SAMPLES = 8
 """A name seen less often has no usual length."""
+LONGEST_NS = 200_000_000
+"""Longer than any time slice: something else happened."""
 LOCK_FACTOR = 8.0
 LOCK_SHARE = 0.6
 """Share of a long Python moment in which another thread must have been in Python code."""
@@ -38,11 +40,38 @@ def stolen_time(run: Run, track: int) -> IntervalSet:
     segments = run.segments(track)
     if len(segments.row) == 0:
         return EMPTY
-    own = _outliers(run, segments, _usable(run, track, segments), OUTLIER_FACTOR)
-    locked = lock_time(run, track)
+    slow = slow_calls(run, track)
+    long = np.isin(segments.row, slow) & (segments.end_ns - segments.start_ns >= OUTLIER_NS // 2)
+    own, locked = segments.only(long), lock_time(run, track)
     if len(locked[0]) == 0:
         return own
     return intervals.union(np.concatenate([own[0], locked[0]]), np.concatenate([own[1], locked[1]]))
+
+
+def slow_calls(run: Run, track: int) -> npt.NDArray[np.intp]:
+    """Rows whose own time is far over the median of calls of their name, caller and shapes, on one thread.
+
+    First calls do not count: libraries load and choose then.
+    """
+    spans = run.timeline.spans
+    rows = run.timeline.track_rows(track)
+    mine = rows.start + np.flatnonzero(_usable(run, track)[rows])
+    if len(mine) == 0:
+        return mine
+    up = spans.parent[mine]
+    caller = np.where(up >= 0, spans.name[np.maximum(up, 0)], -1)
+    keys = np.stack([spans.name[mine], caller, run.shape_codes[mine]])
+    _, label, counts = np.unique(keys, axis=1, return_inverse=True, return_counts=True)
+    label = np.asarray(label).reshape(-1)
+    own = spans.self_ns[mine]
+    order = np.lexsort((own, label))
+    begin = np.cumsum(counts) - counts
+    usual = own[order][begin + counts // 2]
+    _, first = np.unique(label, return_index=True)
+    slow = (own > OUTLIER_FACTOR * usual[label]) & (own >= OUTLIER_NS) & (own <= LONGEST_NS)
+    slow &= counts[label] >= MIN_SAMPLES
+    slow[first] = False
+    return mine[slow]
 
 
 def lock_time(run: Run, track: int) -> IntervalSet:
@@ -55,21 +84,31 @@ def lock_time(run: Run, track: int) -> IntervalSet:
     beside = intervals.covered(others, segments.start_ns, segments.end_ns) >= LOCK_SHARE * length
     kind = run.timeline.spans.kind[segments.row]
     waits = run.is_wait[segments.row] | run.places.is_waiting[segments.row]
-    code = np.isin(kind, [int(Kind.PYTHON), int(Kind.OPERATOR), int(Kind.ANNOTATION)])
+    code = np.isin(kind, [int(Kind.PYTHON), int(Kind.OPERATOR)])
     return _outliers(run, segments, beside & code & ~waits, LOCK_FACTOR)
 
 
-def _usable(run: Run, track: int, segments: Segments) -> Bool:
-    """Segments of operators and runtime calls that have no reason of their own to take long."""
-    row, causes = segments.row, run.host_causes
-    kind = run.timeline.spans.kind[row]
-    out = np.isin(kind, [int(Kind.OPERATOR), int(Kind.RUNTIME), int(Kind.QUEUE)])
-    out &= ~run.is_wait[row] & ~run.is_sync[row] & ~run.is_copy_call[row]
-    out &= ~causes.is_allocator[row] & ~causes.is_compile[row] & ~run.is_graph_launch[row]
-    middle = (segments.start_ns + segments.end_ns) // 2
+def _usable(run: Run, track: int) -> Bool:
+    """Calls whose own time on the host does not depend on what they are asked to do. Shape (n,).
+
+    These are runtime calls, and operators that start device work (on a run without a device: all operators).
+    """
+    timeline, causes = run.timeline, run.host_causes
+    spans = timeline.spans
+    out = timeline.of_kind(Kind.OPERATOR)
+    if "device" in run.has:
+        launches = np.flatnonzero(run.is_launch)
+        works = np.zeros(len(spans), bool)
+        works[spans.parent[launches][spans.parent[launches] >= 0]] = True
+        out &= works
+        first = np.flatnonzero(first_uses(run))
+        out[spans.parent[first][spans.parent[first] >= 0]] = False
+    out |= timeline.of_kind(Kind.RUNTIME, Kind.QUEUE) & ~run.is_copy_call & ~run.is_graph_launch
+    out &= ~run.is_wait & ~run.is_sync & ~causes.is_allocator & ~causes.is_compile & ~first_uses(run)
+    middle = spans.start_ns + spans.dur_ns // 2
     for name in ("compile", "gc"):
         out &= ~intervals.contains(causes.set_of(name, track), middle)
-    return np.asarray(out & ~first_uses(run)[row], np.bool_)
+    return np.asarray(out, np.bool_)
 
 
 def first_uses(run: Run) -> Bool:
@@ -114,7 +153,12 @@ def _other_python(run: Run, track: int) -> IntervalSet:
         if tracks[other].thread == tracks[track].thread:
             continue
         segments = run.segments(other)
+        if len(segments.row) < 3:
+            continue
         running = run.places.is_python[segments.row] & ~run.places.is_waiting[segments.row]
+        # a frame without an end inside of the recording may have sat in a call that left no record
+        running &= segments.end_ns - segments.start_ns <= LONGEST_NS
+        running[[0, -1]] = False
         found.append(segments.only(running))
     if not found:
         return EMPTY

@@ -76,11 +76,18 @@ class HostView:
         spans = self.run.timeline.spans
         rows = self._operators(track)
         busy = intervals.union(spans.start_ns[rows], spans.end_ns[rows])
-        start, end = self._recorded(intervals.gaps(busy))
-        following = rows[np.searchsorted(spans.start_ns[rows], end, side="left")]
+        start, end = self._recorded(intervals.subtract(intervals.gaps(busy), self._elsewhere(track)))
+        following = rows[np.minimum(np.searchsorted(spans.start_ns[rows], end, side="left"), len(rows) - 1)]
         return HostGaps(
             track, start, end, self._places(track, start, end), following, int(busy[1][-1] - busy[0][0])
         )
+
+    def _elsewhere(self, track: int) -> IntervalSet:
+        """When another thread of the process executed operators: a thread that waits for them is in no gap."""
+        tracks, spans = self.run.timeline.tracks, self.run.timeline.spans
+        others = [t for t in self.threads if t != track and tracks[t].process == tracks[track].process]
+        rows = np.concatenate([self._operators(t) for t in others]) if others else np.zeros(0, np.intp)
+        return intervals.union(spans.start_ns[rows], spans.end_ns[rows])
 
     def _recorded(self, gaps: IntervalSet) -> IntervalSet:
         """Gaps inside of operator windows: between two windows nothing was to be seen."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -126,14 +126,13 @@ def evidence(run: Run, loss: Loss, label: str) -> tuple[Evidence, ...]:
 def per_step(run: Run, loss_ns: int, by_phase: dict[str, int]) -> dict[str, Any]:
     """What a loss is per step of its phase, and per token where the phase is decode: facts of a finding."""
     facts: dict[str, Any] = {}
-    if by_phase:
-        name, part = max(by_phase.items(), key=lambda item: item[1])
-        count = run.steady_steps(name)
-        if count:
-            facts["steps"] = count
-            facts["per_step_ns"] = part // count
-            if name == "decode":
-                facts["per_token_ns"] = part // count
+    name, part = max(by_phase.items(), key=lambda item: item[1], default=("", 0))
+    count = run.steady_steps(name) if 10 * part >= 8 * loss_ns > 0 else 0
+    if count:
+        facts["steps"] = count
+        facts["per_step_ns"] = part // count
+        if name == "decode":
+            facts["per_token_ns"] = part // count
     if len(by_phase) > 1:
         facts["by_phase_ns"] = by_phase
     return facts
@@ -146,6 +145,21 @@ def step_text(facts: dict[str, Any], phase: str) -> str:
     if "per_step_ns" not in facts or facts["steps"] < 2:
         return ""
     return f" ({duration(facts['per_step_ns'])} a {phase + ' ' if phase not in ('', 'other') else ''}step)"
+
+
+def joined(parts: list[Loss]) -> Loss:
+    """Losses of one device as one, at the place of the first."""
+    gaps, at = np.unique(np.concatenate([x.gaps for x in parts]), return_inverse=True)
+    lengths = np.zeros(len(gaps), np.int64)
+    np.add.at(lengths, np.asarray(at).reshape(-1), np.concatenate([x.gap_ns for x in parts]))
+    order = np.argsort(-lengths, kind="stable")
+    by_phase: dict[str, int] = {}
+    for part in parts:
+        for name, ns in part.by_phase.items():
+            by_phase[name] = by_phase.get(name, 0) + ns
+    return replace(
+        parts[0], lost_ns=int(lengths.sum()), gaps=gaps[order], gap_ns=lengths[order], by_phase=by_phase
+    )
 
 
 def widest(found: Iterable[list[Loss]]) -> list[tuple[Loss, list[int]]]:

@@ -243,6 +243,14 @@ class Run:
             self._contention[track] = contention.stolen_time(self, track)
         return self._contention[track]
 
+    @cached_property
+    def shape_codes(self) -> npt.NDArray[np.int32]:
+        """A number per distinct input shapes of operators, -1 where none were recorded. Shape (n,)."""
+        for key in ("Input Dims", "Input dims", "Input Shapes"):
+            if key in self.timeline.args.keys:
+                return self.timeline.arg_codes(key)[0]
+        return np.full(len(self.timeline), -1, np.int32)
+
     def captures(self, track: int) -> IntervalSet:
         """When a thread recorded launches into a graph instead of running them."""
         if track not in self._captures:

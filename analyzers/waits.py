@@ -1,9 +1,10 @@
 """Where the host waits for the device: synchronising calls and copies that return when the copy is done.
 
-Waits with no kernel launch between them belong together (`item` is a copy and a synchronisation) and are
-one *block*. Had the host not waited in a block of length W, it would have come to its next launches up to
-W earlier; so of the device's idle time after the block, until the next one, up to W is the block's doing
-(`claims`). A wait while the device is busy costs nothing by itself.
+Waits that follow each other closely, with no kernel launch between them but their own, belong together (`item`
+is a copy and a synchronisation; sixteen of them in a loop read back sixteen values) and are one *block*. Had
+the host not waited in a block of length W, it would have come to its next launches up to W earlier; so of the
+device's idle time in and after the block, until the next one, up to W is the block's doing (`claims`). A wait
+while the device is busy costs nothing by itself.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 RECURRING = 3
 """A place that waits at least this often has a say in more than the first gap after each wait."""
 
+TOGETHER_NS = 100_000
+"""Waits further apart are not one block: there is more than light Python between them."""
+
 COPY_NS = 20_000
 """A block whose copies take the device at least this long is a blocking copy; else it reads a value back."""
 
@@ -34,7 +38,7 @@ Rows = npt.NDArray[np.intp]
 class WaitBlocks:
     """The wait blocks of one host thread by time; columns of shape (b,).
 
-    `wait_ns` is the time spent waiting, `row` the longest wait, `operator` the row of the operator
+    `wait_ns` is the time spent waiting (the block itself begins with its first operator), `row` the longest wait, `operator` the row of the operator
     around it or -1, `frame` the row of the user frame or -1, `copy_ns` what its copies took on the
     device, `key` a number per place, `repeats` how often that place waits, `once_a_step` whether the
     place is an operator that waits once per step.
@@ -67,10 +71,14 @@ def wait_blocks(run: Run, track: int) -> WaitBlocks:
     rows = run.timeline.track_rows(track)
     waits = rows.start + np.flatnonzero(run.is_wait[rows])
     waits = waits[run.places.nearest(spans.parent[waits].astype(np.intp), run.is_wait) < 0]
-    start, end = spans.start_ns[waits], spans.end_ns[waits]
+    around = run.places.outer_operators(waits)
+    outer = np.where(around >= 0, around, waits)
+    start, end = spans.start_ns[outer], np.maximum(spans.end_ns[outer], spans.end_ns[waits])
     launches = rows.start + np.flatnonzero((run.is_launch & ~run.is_copy_call)[rows])
+    launches = launches[~np.isin(run.places.outer_operators(launches), outer)]
     before = np.searchsorted(spans.start_ns[launches], start, side="left")
-    first = np.append(True, before[1:] != before[:-1]) if len(waits) else np.zeros(0, bool)
+    first = np.ones(len(waits), bool)
+    first[1:] = (before[1:] != before[:-1]) | (start[1:] - end[:-1] > TOGETHER_NS)
     at = np.flatnonzero(first)
     block = np.cumsum(first) - 1
     length = _sums(spans.dur_ns[waits], block, len(at))
@@ -142,7 +150,7 @@ def claims(
     `exempt_ns` what of it a place that reads back once a step does not answer for (long Python work).
     Returns block numbers (-1 none) and nanoseconds.
     """
-    after = np.searchsorted(blocks.end_ns, until_ns, side="right") - 1
+    after = np.searchsorted(blocks.start_ns, until_ns, side="right") - 1
     claim = np.zeros(len(start_ns), np.int64)
     if len(blocks) == 0 or len(start_ns) == 0:
         return np.full(len(start_ns), -1, np.intp), claim
@@ -153,7 +161,7 @@ def claims(
     total = np.cumsum(claimable) - claimable
     at = np.flatnonzero(first)
     used = total - total[at][np.cumsum(first) - 1]
-    claim = np.clip(blocks.wait_ns[b] - used, 0, claimable)
+    claim = np.clip(blocks.end_ns[b] - blocks.start_ns[b] - used, 0, claimable)
     return after, claim
 
 

@@ -43,11 +43,11 @@ class Limits:
     """When driver allocations are worth a finding."""
 
     min_share: float = limit(
-        0.02, "Share of the device's span it must idle during driver allocations at a place.",
+        0.02, "Share of the device's span it must idle during driver allocations.",
         source="as SY201; the Ascend advisor reports 10 ms in all",
     )  # fmt: skip
 
 
 def check(run: Run, limits: Limits) -> Iterator[Finding]:
-    """One finding per place."""
-    yield from cause_findings(run, Cause.ALLOCATOR, TEXT, limits.min_share)
+    """One finding in all, at the place that costs most."""
+    yield from cause_findings(run, Cause.ALLOCATOR, TEXT, limits.min_share, together=True)

@@ -43,11 +43,11 @@ class Limits:
     """When compilation is worth a finding."""
 
     min_share: float = limit(
-        0.03, "Share of the device's span it must idle during compilation at a place.",
+        0.03, "Share of the device's span it must idle during compilation.",
         source="XProf calls 3 % of a step spent on the host moderate",
     )  # fmt: skip
 
 
 def check(run: Run, limits: Limits) -> Iterator[Finding]:
-    """One finding per place."""
-    yield from cause_findings(run, Cause.COMPILE, TEXT, limits.min_share, steady=False)
+    """One finding in all, at the place that costs most."""
+    yield from cause_findings(run, Cause.COMPILE, TEXT, limits.min_share, together=True, steady=False)

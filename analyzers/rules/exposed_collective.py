@@ -2,8 +2,8 @@
 
 ## What it finds
 Collectives (all-reduce, all-gather, all-to-all, send and receive) during which this device does nothing else, added
-up by kernel name. Where calls of one name and size differ in length, the excess over the shortest is time spent
-waiting for ranks that came late; the rest is transfer.
+up by kernel name. Where sizes were recorded and calls of one name and size differ in length, the excess over the
+shortest is time spent waiting for ranks that came late; the rest is transfer.
 
 ## Why it costs time
 A collective takes as long as the slowest rank needs to arrive, plus the transfer. Both are added to the step unless
@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallscope.analyzers.finding import Evidence, Finding, Where
-from stallscope.analyzers.registry import limit
+from stallscope.analyzers.registry import NotAnalysable, limit
 from stallscope.analyzers.units import duration, share
 from stallscope.profiler import intervals
 from stallscope.profiler.device import DeviceView
@@ -51,6 +51,10 @@ class Limits:
 
 def check(run: Run, limits: Limits) -> Iterator[Finding]:
     """One finding per collective, on the device where most of it is exposed."""
+    if not any(len(view.compute[0]) for view in run.devices.values()):
+        raise NotAnalysable(
+            "no kernels were recorded beside the communication, so what is exposed cannot be told"
+        )
     best: dict[str, Finding] = {}
     for view in run.devices.values():
         for finding in _device(run, view, limits):
@@ -88,21 +92,27 @@ def _finding(
     facts = {"calls": len(rows), "exposed_ns": lost, "waiting_ns": waited, "transfer_ns": lost - waited}
     if steps:
         facts |= {"steps": steps, "per_step_ns": lost // steps}
-    why = "mostly waiting for ranks that come late" if late else "mostly transfer"
+    known = bool((run.timeline.arg_ints("In msg nelems", -1)[rows] >= 0).all())
+    why = ", mostly waiting for ranks that come late" if late else ", mostly transfer" if known else ""
+    split = (
+        f"{duration(waited)} is longer than the shortest calls of the same size (late ranks), {duration(lost - waited)} "
+        f"is transfer."
+        if known
+        else "Message sizes were not recorded, so waiting for late ranks cannot be told from transfer."
+    )
     longest = rows[np.argsort(-exposed, kind="stable")][:5]
     return Finding(
         code=CODE,
         name="exposed-collective",
-        title=f"{name[:60]} is exposed for {duration(lost)}{per}, {why}",
+        title=f"{name[:60]} is exposed for {duration(lost)}{per}{why}",
         lost_ns=lost,
         recoverable_ns=recoverable,
-        confidence="high" if not late else "medium",
+        confidence="high" if known and not late else "medium",
         phase=phase,
         where=Where(place.python if place else "", place.operator if place else "", name),
         detail=(
             f"{len(rows)} calls; {share(lost, run.steady_span_ns(view))} of the device's time nothing runs beside them. "
-            f"{duration(waited)} is longer than the shortest calls of the same size (late ranks), "
-            f"{duration(lost - waited)} is transfer."
+            f"{split}"
         ),
         advice="Look at the late rank's own trace."
         if late
@@ -116,11 +126,11 @@ def _finding(
 
 
 def _waiting(run: Run, rows: npt.NDArray[np.intp]) -> Int64:
-    """How much longer than the shortest tenth of its name and size each call took. Shape of `rows`."""
+    """How much longer than the shortest tenth of its name and size each call took; 0 where sizes are unknown."""
     took = run.timeline.spans.dur_ns[rows]
     size = run.timeline.arg_ints("In msg nelems", -1)[rows]
     out = np.zeros(len(rows), np.int64)
-    for value in np.unique(size).tolist():
+    for value in np.unique(size[size >= 0]).tolist():
         same = size == value
         out[same] = np.maximum(took[same] - int(np.quantile(took[same], 0.1)), 0)
     return out
