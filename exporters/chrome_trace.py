@@ -47,7 +47,8 @@ from stallscope.exporters.trace_text import (
 )
 from stallscope.profiler.device import GAP_CLASSES
 from stallscope.profiler.ids import NO_ID, TEXT_ID_BASE
-from stallscope.profiler.kinds import KIND_NAMES, Kind
+from stallscope.profiler.kinds import Kind, is_collective
+from stallscope.profiler.readers.chrome_trace import CATEGORY_KINDS
 from stallscope.profiler.session import Session
 from stallscope.profiler.timeline import ARG_INT, ARG_STRING, Bool, Int32, Int64, Timeline
 
@@ -61,6 +62,7 @@ CATEGORIES: dict[Kind, str] = {
     Kind.PYTHON: "python_function",
     Kind.OPERATOR: "cpu_op",
     Kind.RUNTIME: "cuda_runtime",
+    Kind.QUEUE: "queue",
     Kind.KERNEL: "kernel",
     Kind.COLLECTIVE: "kernel",
     Kind.MEMCPY: "gpu_memcpy",
@@ -69,8 +71,9 @@ CATEGORIES: dict[Kind, str] = {
     Kind.ANNOTATION: "user_annotation",
     Kind.DEVICE_ANNOTATION: "gpu_user_annotation",
     Kind.OVERHEAD: "overhead",
+    Kind.OTHER: "other",
 }
-"""The category of spans whose source gave none, in the words that other tools know."""
+"""The category of spans whose own one would not say their kind to a reader of Kineto traces."""
 
 IDLE = "idle gaps"
 MEMORY = "memory events"
@@ -193,23 +196,33 @@ class _Export:
     def _tails(self, rows: slice, track: int) -> Objects:
         spans, strings = self.spans, self.timeline.strings
         pid, tid = self.layout.process_of[track].pid, self.layout.first_tid[track]
-        kinds = [CATEGORIES.get(kind, KIND_NAMES[kind]) for kind in Kind]
-        category = np.where(spans.category[rows] >= 0, spans.category[rows], -1 - spans.kind[rows])
-        used, category = np.unique(category, return_inverse=True)
-        words = [name_text(strings[c] if c >= 0 else kinds[-1 - c]) for c in used.tolist()]
+        words, word = self._categories(rows)
         lanes = int(self.layout.lane[rows].max()) + 1
-        code = (
-            spans.name[rows].astype(np.int64) * len(words) + category.reshape(-1)
-        ) * lanes + self.layout.lane[rows]
+        code = (spans.name[rows].astype(np.int64) * len(words) + word) * lanes + self.layout.lane[rows]
 
         def tail(code: int) -> bytes:
             rest, lane = divmod(code, lanes)
             name, word = divmod(rest, len(words))
+            category, kind, _ = words[word]
+            if kind == Kind.COLLECTIVE and not is_collective(strings[name]):
+                category = "collective"
             return b',"ph":"X","name":%s,"cat":%s,"pid":%d,"tid":%d,"args":{' % (
-                name_text(strings[name]), words[word], pid, tid + lane,
+                name_text(strings[name]), name_text(category), pid, tid + lane,
             )  # fmt: skip
 
         return look_up(code, tail)
+
+    def _categories(self, rows: slice) -> tuple[list[tuple[str, Kind, bool]], Int64]:
+        """The categories of some rows as (text, kind, whether it stands for another one), and each row's."""
+        spans = self.spans
+        pair = spans.category[rows].astype(np.int64) * len(Kind) + spans.kind[rows]
+        used, at = np.unique(pair, return_inverse=True)
+        words = []
+        for category, kind in (divmod(code, len(Kind)) for code in used.tolist()):
+            text = self.timeline.strings[category] if category >= 0 else ""
+            keep = _means(text, Kind(kind))
+            words.append((text if keep else CATEGORIES[Kind(kind)], Kind(kind), bool(text) and not keep))
+        return words, at.reshape(-1)
 
     def _row_arguments(self, rows: slice, track: int) -> Arguments:
         """What the source gave, and the ids and the stream where it did not have them as arguments."""
@@ -219,6 +232,9 @@ class _Export:
         for key, ids in (("correlation", spans.correlation[rows]), ("External id", spans.external_id[rows])):
             lacking = np.flatnonzero((ids != NO_ID) & ~_has(stored, key, len(ids)))
             extra += self._ids(key, lacking, ids[lacking])
+        words, word = self._categories(rows)
+        replaced = np.flatnonzero(np.array([w[2] for w in words])[word])
+        extra.append(("category", replaced, ARG_STRING, spans.category[rows][replaced].astype(np.int64)))
         owner = timeline.tracks[track]
         if owner.role == "device":
             count = rows.stop - rows.start
@@ -559,6 +575,12 @@ def _finding_arguments(finding: Finding) -> dict[str, Any]:
         "detail": finding.detail,
         "advice": finding.advice,
     }
+
+
+def _means(category: str, kind: Kind) -> bool:
+    """Whether readers of Kineto traces take this category for that kind."""
+    known = CATEGORY_KINDS.get(category.lower(), Kind.OTHER)
+    return bool(category) and (known == kind or (known == Kind.KERNEL and kind == Kind.COLLECTIVE))
 
 
 def _merged_causes(pieces: Pieces) -> tuple[Int64, Int64, Int64]:

@@ -61,6 +61,8 @@ CATEGORY_KINDS: dict[str, Kind] = {
     "hip_sync": Kind.DEVICE_WAIT,
     "overhead": Kind.OVERHEAD,
     "trace": Kind.OTHER,
+    "collective": Kind.COLLECTIVE,
+    "queue": Kind.QUEUE,
 }
 """Lower-case category to kind; the producers differ only in case (torch 1.8 wrote "Kernel")."""
 
