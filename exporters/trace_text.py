@@ -49,7 +49,10 @@ _LONG_NUMBER = re.compile(r"\d{16}")
 
 
 class Number(NamedTuple):
-    """A column of numbers and the text before each: integers >= 0, or nanoseconds shown as microseconds."""
+    """A column of numbers and the text before each: integers >= 0, or nanoseconds shown as microseconds.
+
+    Negative ones are written as 0.
+    """
 
     before: bytes
     values: Int64
@@ -68,7 +71,9 @@ def number_pieces(numbers: Sequence[Number], after: bytes = b"") -> Objects:
         return out
     shape = np.zeros(count, np.int16)
     parts: list[tuple[bytes, Words, Words | None]] = []
-    for before, values, is_time in numbers:
+    for before, signed, is_time in numbers:
+        # a damaged session may hold a negative length; it has no digits here
+        values = np.maximum(signed, 0)
         whole = values // 1000 if is_time else values
         decimals = _DECIMALS[values - whole * 1000] if is_time else None
         shape = shape * np.int16(20) + np.searchsorted(_POWERS, whole, side="right").astype(np.int16)

@@ -164,6 +164,12 @@ def test_times_keep_their_nanoseconds_far_from_zero() -> None:
     assert b'"time_0_ns":"1736405443871413640"' in text
 
 
+def test_a_damaged_length_does_not_hang_the_writer() -> None:
+    session = timeline("host op:a@0..1")
+    session.timeline.spans.dur_ns[0] = -5
+    assert b'"dur":0.000' in text_of(session)
+
+
 def test_odd_names_and_arguments_cannot_spoil_the_file() -> None:
     session = timeline('host op:a@0..1{x=1;y=1;z=1;u=1;v=[1];w=1;"k"=1} op:b@1..2')
     line = session.timeline
@@ -374,6 +380,15 @@ def check_round_trip(session: Session, folder: Path) -> None:
 
 def test_our_reader_finds_everything_again(small_session: Session, tmp_path: Path) -> None:
     check_round_trip(small_session, tmp_path)
+
+
+def test_an_export_of_an_ascend_trace_is_read_as_what_it_is(tmp_path: Path) -> None:
+    session = timeline("host rt:a@0..9#1 queue:b@1..2\nstream7 kernel:c@5..6#1")
+    tracks = session.timeline.tracks
+    tracks[1] = dataclasses.replace(tracks[1], process_name="Ascend Hardware")
+    session.facts["source"] = "Ascend Hardware CANN"
+    check_round_trip(session, tmp_path)
+    assert load(write(session, tmp_path)).facts["format"] == "chrome-trace"
 
 
 REAL = [
