@@ -78,10 +78,6 @@ typedef struct {
     Py_ssize_t size;
 } Column;
 
-typedef struct {
-    PyTypeObject *column_type, *tokeniser_type;
-} State;
-
 static void column_dealloc(PyObject *self) {
     PyTypeObject *type = Py_TYPE(self);
     free(((Column *)self)->data);
@@ -147,9 +143,6 @@ static Status ask(Tokens *t, const char *method, const u8 *p, size_t n, int64_t 
 static Status ask_text(Tokens *t, const u8 *p, size_t n, int64_t offset) {
     return ask(t, "clean_text", p, n, offset, 0, NULL);
 }
-static Status ask_json(Tokens *t, const u8 *p, size_t n, int64_t offset) {
-    return ask(t, "clean_json", p, n, offset, 0, NULL);
-}
 static Status ask_repair(Tokens *t, const u8 *p, size_t n, int64_t offset, int final, size_t *skip) {
     return ask(t, "repair", p, n, offset, final, skip);
 }
@@ -186,7 +179,6 @@ static PyObject *tokeniser_new(PyTypeObject *type, PyObject *args, PyObject *kwa
     t->window_to = to;
     t->context = self;
     t->clean_text = ask_text;
-    t->clean_json = ask_json;
     t->repair = ask_repair;
     const char *point = localeconv()->decimal_point;
     if (point && point[0] && !point[1]) t->decimal_point = point[0];
@@ -211,53 +203,32 @@ static int enter(Tokeniser *self) {
     return 0;
 }
 
-static PyObject *raise_for(Status status) {
-    if (status == NO_MEMORY) return PyErr_NoMemory();
-    if (!PyErr_Occurred()) PyErr_SetString(PyExc_SystemError, "the tokeniser stopped without a reason");
-    return NULL;
-}
-
+/* feed(bytes), and feed(None) at the end of the input. */
 static PyObject *tokeniser_feed(PyObject *object, PyObject *data) {
     Tokeniser *self = (Tokeniser *)object;
     Tokens *t = self->tokens;
-    Py_buffer view;
-    if (PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0) return NULL;
-    if (enter(self) < 0) {
-        PyBuffer_Release(&view);
-        return NULL;
-    }
-    size_t used = 0;
-    self->thread = PyEval_SaveThread();
-    Status status = tokens_feed(t, view.buf, (size_t)view.len, &used);
-    PyEval_RestoreThread(self->thread);
-    self->busy = 0;
+    Py_buffer view = {.len = 0};
+    int final = data == Py_None;
+    if (!final && PyObject_GetBuffer(data, &view, PyBUF_SIMPLE) < 0) return NULL;
     PyObject *result = NULL;
-    if (status > BAD) {
-        raise_for(status);
-    } else if (!t->done) {
-        result = Py_None;
-        Py_INCREF(result);
-    } else if (bytes_append(&t->carry, (u8 *)view.buf + used, (size_t)view.len - used) < 0) {
-        PyErr_NoMemory();
-    } else {
-        result = PyBytes_FromStringAndSize((char *)t->carry.data, (Py_ssize_t)t->carry.length);
+    if (enter(self) == 0) {
+        size_t used = 0;
+        self->thread = PyEval_SaveThread();
+        Status status = final ? tokens_finish(t) : tokens_feed(t, view.buf, (size_t)view.len, &used);
+        if (status <= BAD && t->done && !final &&
+            bytes_append(&t->carry, (u8 *)view.buf + used, (size_t)view.len - used) < 0)
+            status = NO_MEMORY;
+        PyEval_RestoreThread(self->thread);
+        self->busy = 0;
+        if (status == NO_MEMORY)
+            PyErr_NoMemory();
+        else if (status <= BAD && t->done)
+            result = PyBytes_FromStringAndSize((char *)t->carry.data, (Py_ssize_t)t->carry.length);
+        else if (status <= BAD)
+            Py_INCREF(result = Py_None);
     }
-    PyBuffer_Release(&view);
+    if (!final) PyBuffer_Release(&view);
     return result;
-}
-
-static PyObject *tokeniser_finish(PyObject *object, PyObject *unused) {
-    (void)unused;
-    Tokeniser *self = (Tokeniser *)object;
-    Tokens *t = self->tokens;
-    if (enter(self) < 0) return NULL;
-    self->thread = PyEval_SaveThread();
-    Status status = tokens_finish(t);
-    PyEval_RestoreThread(self->thread);
-    self->busy = 0;
-    if (status > BAD) return raise_for(status);
-    if (!t->done) Py_RETURN_NONE;
-    return PyBytes_FromStringAndSize((char *)t->carry.data, (Py_ssize_t)t->carry.length);
 }
 
 static PyObject *tokeniser_begin(PyObject *object, PyObject *offset) {
@@ -280,9 +251,11 @@ static PyObject *tokeniser_take(PyObject *object, PyObject *number) {
         return NULL;
     }
     if (self->busy || !t->column[i]) Py_RETURN_NONE;
-    State *state = PyModule_GetState(PyType_GetModule(Py_TYPE(object)));
-    if (!state) return NULL;
-    Column *column = (Column *)((allocfunc)PyType_GetSlot(state->column_type, Py_tp_alloc))(state->column_type, 0);
+    PyObject *module = PyType_GetModule(Py_TYPE(object));
+    PyTypeObject *type = module ? (PyTypeObject *)PyObject_GetAttrString(module, "Column") : NULL;
+    if (!type) return NULL;
+    Column *column = (Column *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+    Py_DECREF(type);
     if (!column) return NULL;
     size_t size = (i < EVENT_COLUMNS ? t->rows : t->args) * column_size[i];
     void *fitted = realloc(t->column[i], size ? size : 1);
@@ -292,27 +265,20 @@ static PyObject *tokeniser_take(PyObject *object, PyObject *number) {
     return (PyObject *)column;
 }
 
-static PyObject *texts_of(const Table *table) {
+/* texts(0) the strings by code, texts(1) the argument names by number. */
+static PyObject *tokeniser_texts(PyObject *object, PyObject *which) {
+    Tokens *t = ((Tokeniser *)object)->tokens;
+    const Table *table = PyObject_IsTrue(which) ? &t->keys : &t->strings;
     PyObject *list = PyList_New(table->count);
     for (int32_t i = 0; list && i < table->count; i++) {
-        PyObject *text = PyUnicode_DecodeUTF8((char *)table->text.data + table->start[i],
-                                              (Py_ssize_t)(table->start[i + 1] - table->start[i]), "replace");
-        if (!text || PyList_SetItem(list, i, text) < 0) {
+        const char *text = (char *)table->text.data + table->start[i];
+        PyObject *item = PyUnicode_DecodeUTF8(text, (Py_ssize_t)(table->start[i + 1] - table->start[i]), "surrogateescape");
+        if (!item || PyList_SetItem(list, i, item) < 0) {
             Py_DECREF(list);
             return NULL;
         }
     }
     return list;
-}
-
-static PyObject *tokeniser_strings(PyObject *object, PyObject *unused) {
-    (void)unused;
-    return texts_of(&((Tokeniser *)object)->tokens->strings);
-}
-
-static PyObject *tokeniser_keys(PyObject *object, PyObject *unused) {
-    (void)unused;
-    return texts_of(&((Tokeniser *)object)->tokens->keys);
 }
 
 static PyObject *tokeniser_take_spill(PyObject *object, PyObject *unused) {
@@ -327,20 +293,16 @@ static PyObject *tokeniser_counts(PyObject *object, PyObject *unused) {
     (void)unused;
     Tokeniser *self = (Tokeniser *)object;
     Tokens *t = self->tokens;
-    return Py_BuildValue("{s:n,s:n,s:L,s:L,s:L,s:L,s:L,s:L,s:s}", "rows", (Py_ssize_t)t->rows, "args",
-                         (Py_ssize_t)t->args, "position", (long long)t->base, "outside", (long long)t->outside,
-                         "nonfinite", (long long)t->nonfinite, "nonfinite_at", (long long)t->nonfinite_at,
-                         "keys_dropped", (long long)t->keys_dropped, "unmended", (long long)t->unmended, "isa",
-                         self->isa);
+    return Py_BuildValue("{s:n,s:n,s:L,s:L,s:L,s:L,s:s}", "rows", (Py_ssize_t)t->rows, "args", (Py_ssize_t)t->args,
+                         "position", (long long)t->base, "outside", (long long)t->outside, "keys_dropped",
+                         (long long)t->keys_dropped, "unmended", (long long)t->unmended, "isa", self->isa);
 }
 
 static PyMethodDef tokeniser_methods[] = {
     {"begin", tokeniser_begin, METH_O, "begin(offset): an event list starts there"},
-    {"feed", tokeniser_feed, METH_O, "feed(bytes) -> None, or the bytes behind the list's end"},
-    {"finish", tokeniser_finish, METH_NOARGS, "finish() -> None if the list has no end, else the bytes behind it"},
+    {"feed", tokeniser_feed, METH_O, "feed(bytes, or None at the end) -> None, or the bytes behind the list"},
     {"take", tokeniser_take, METH_O, "take(i) -> the memory of column i, or None if all is default"},
-    {"strings", tokeniser_strings, METH_NOARGS, "strings() -> list of texts by code"},
-    {"keys", tokeniser_keys, METH_NOARGS, "keys() -> list of argument names by number"},
+    {"texts", tokeniser_texts, METH_O, "texts(keys) -> list of texts by code, or of argument names by number"},
     {"take_spill", tokeniser_take_spill, METH_NOARGS, "take_spill() -> texts put aside since the last call"},
     {"counts", tokeniser_counts, METH_NOARGS, "counts() -> dict"},
     {NULL, NULL, 0, NULL},
@@ -372,38 +334,21 @@ static PyMethodDef core_methods[] = {
 };
 
 static int core_exec(PyObject *module) {
-    State *state = PyModule_GetState(module);
-    state->column_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &column_spec, NULL);
-    state->tokeniser_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &tokeniser_spec, NULL);
-    if (!state->column_type || !state->tokeniser_type) return -1;
-    return PyModule_AddObjectRef(module, "Tokeniser", (PyObject *)state->tokeniser_type);
-}
-
-static int core_traverse(PyObject *module, visitproc visit, void *arg) {
-    State *state = PyModule_GetState(module);
-    Py_VISIT(state->column_type);
-    Py_VISIT(state->tokeniser_type);
-    return 0;
-}
-
-static int core_clear(PyObject *module) {
-    State *state = PyModule_GetState(module);
-    Py_CLEAR(state->column_type);
-    Py_CLEAR(state->tokeniser_type);
+    PyType_Spec *specs[] = {&column_spec, &tokeniser_spec};
+    for (int i = 0; i < 2; i++) {
+        PyObject *type = PyType_FromModuleAndSpec(module, specs[i], NULL);
+        int failed = !type || PyModule_AddType(module, (PyTypeObject *)type) < 0;
+        Py_XDECREF(type);
+        if (failed) return -1;
+    }
     return 0;
 }
 
 static PyModuleDef_Slot core_slots[] = {{Py_mod_exec, core_exec}, {0, NULL}};
 
 static PyModuleDef core_module = {
-    PyModuleDef_HEAD_INIT,
-    .m_name = "_core",
-    .m_doc = "Compiled kernels and tokeniser.",
-    .m_size = sizeof(State),
-    .m_methods = core_methods,
-    .m_slots = core_slots,
-    .m_traverse = core_traverse,
-    .m_clear = core_clear,
+    PyModuleDef_HEAD_INIT, .m_name = "_core", .m_doc = "Compiled kernels and tokeniser.",
+    .m_methods = core_methods, .m_slots = core_slots,
 };
 
 PyMODINIT_FUNC PyInit__core(void) { return PyModuleDef_Init(&core_module); }

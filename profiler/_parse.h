@@ -69,7 +69,7 @@ static const u8 *SCAN(nested)(Tokens *t, const u8 *p, const u8 *end) {
     }
 }
 
-/* A bare word: true, false, null or a number that is none. *value becomes 1, 0 or -1. */
+/* true, false or null: *value becomes 1, 0 or -1. Anything else bare, such as nan, is for the callback. */
 static const u8 *SCAN(word)(Tokens *t, const u8 *p, const u8 *end, int64_t *value) {
     static const char *const words[] = {"false", "true", "null"};
     for (int w = 0; w < 3; w++) {
@@ -80,18 +80,11 @@ static const u8 *SCAN(word)(Tokens *t, const u8 *p, const u8 *end, int64_t *valu
         *value = w == 2 ? -1 : w;
         return p;
     }
-    size_t n = nonfinite_length(p, end);
-    if (n) {
-        if (t->keep && t->nonfinite++ == 0) t->nonfinite_at = offset_of(t, p);
-        *value = -1;
-        return p + n;
-    }
-    /* it may be a word the chunk cuts */
-    return SCAN(stop)(t, end - p < 16 ? end : p, end);
+    return SCAN(stop)(t, end - p < 8 ? end : p, end); /* it may be a word the chunk cuts */
 }
 
 static const u8 *SCAN(number)(Tokens *t, const u8 *p, const u8 *end, Number *out) {
-    if (!number_shape(p, end, out)) return SCAN(stop)(t, end - p < 16 ? end : p, end);
+    if (!number_shape(p, end, out)) return SCAN(stop)(t, end - p < 8 ? end : p, end);
     if (out->end >= end || !ends_token(*out->end)) return SCAN(stop)(t, out->end, end);
     return out->end;
 }
@@ -105,10 +98,7 @@ static const u8 *SCAN(skip_value)(Tokens *t, const u8 *p, const u8 *end) {
     Number number;
     if (*p == '"') return SCAN(string)(t, p, end, &text, &n, &escaped);
     if (*p == '{' || *p == '[') return SCAN(nested)(t, p, end);
-    if (is_digit(*p) || (*p == '-' && is_digit(p[1]))) {
-        const u8 *next = SCAN(number)(t, p, end, &number);
-        if (next || t->why == MORE) return next;
-    }
+    if (is_digit(*p) || *p == '-') return SCAN(number)(t, p, end, &number);
     return SCAN(word)(t, p, end, &value);
 }
 
@@ -119,10 +109,10 @@ static inline const u8 *SCAN(time)(Tokens *t, const u8 *p, const u8 *end, int64_
     if (LIKELY(next && next < end && ends_token(*next))) return next;
     *out = NO_TIME;
     Number number;
-    if (is_digit(*p) || (*p == '-' && is_digit(p[1]))) {
+    if (is_digit(*p) || *p == '-') {
         next = SCAN(number)(t, p, end, &number);
         if (next) *out = number_ns(&number);
-        if (next || t->why == MORE) return next;
+        return next;
     }
     if (*p != '"') return SCAN(skip_value)(t, p, end);
     const u8 *text;
@@ -162,21 +152,17 @@ static inline const u8 *SCAN(id)(Tokens *t, const u8 *p, const u8 *end, int64_t 
             number_shape(text, next - 1, &number) && number.end == next - 1 &&
             number_integer(&number, TEXT_ID_BASE, out))
             return next;
-    } else if (is_digit(c) || (c == '-' && is_digit(p[1]))) {
+    } else if (is_digit(c) || c == '-') {
+        double d = 0.5;
         next = SCAN(number)(t, p, end, &number);
-        if (!next) goto word;
-        if (number_integer(&number, TEXT_ID_BASE, out)) return next;
-        double d = 0;
-        if (number.fraction_digits || number.has_exponent) {
-            Status status = number_double(t, &number, &d);
-            if (status != OK) {
-                t->why = status;
-                return NULL;
-            }
-            if (d > -4e18 && d < 9e18 && d == (double)(int64_t)d) {
-                *out = (int64_t)d;
-                return next;
-            }
+        if (!next || number_integer(&number, TEXT_ID_BASE, out)) return next;
+        if ((number.fraction_digits || number.has_exponent) && number_double(t, &number, &d) != OK) {
+            t->why = NO_MEMORY;
+            return NULL;
+        }
+        if (d > -4e18 && d < 9e18 && d == (double)(int64_t)d) {
+            *out = (int64_t)d;
+            return next;
         }
         n = (size_t)(next - p);
     } else if (c == '{' || c == '[') {
@@ -184,11 +170,8 @@ static inline const u8 *SCAN(id)(Tokens *t, const u8 *p, const u8 *end, int64_t 
         if (!next) return NULL;
         n = (size_t)(next - p);
     } else {
-        int64_t value;
-    word:
-        next = SCAN(word)(t, p, end, &value);
-        if (!next) return NULL;
-        *out = value < 0 ? NO_ID : value;
+        next = SCAN(word)(t, p, end, out);
+        if (*out < 0) *out = NO_ID;
         return next;
     }
     int32_t code = intern_string(t, &t->strings, text, n, escaped);
@@ -206,13 +189,9 @@ static inline const u8 *SCAN(label)(Tokens *t, const u8 *p, const u8 *end, int32
         next = SCAN(string)(t, p, end, &text, &n, &escaped);
         if (!next) return NULL;
     } else {
-        int64_t value = 0;
-        if (*p == 'n' || *p == 'N' || *p == 'i' || *p == 'I' || (*p == '-' && !is_digit(p[1]))) {
-            *out = -1;
-            return SCAN(word)(t, p, end, &value);
-        }
         next = SCAN(skip_value)(t, p, end);
-        if (!next) return NULL;
+        *out = -1;
+        if (!next || *p == 'n') return next;
         n = (size_t)(next - p);
     }
     *out = intern_string(t, &t->strings, text, n, escaped);
@@ -243,38 +222,27 @@ static inline const u8 *SCAN(argument)(Tokens *t, const u8 *p, const u8 *end, in
     int64_t value;
     int tag;
     const u8 *next;
-    if (is_digit(c) || (c == '-' && is_digit(p[1]))) {
+    if (is_digit(c) || c == '-') {
         const u8 *s = p + (c == '-');
         int64_t v = 0;
         for (int i = 0; i < 17 && is_digit(*s); i++) v = v * 10 + (*s++ - '0');
-        if (LIKELY(s < end && ends_token(*s))) {
-            tag = ARG_INT;
-            value = c == '-' ? -v : v;
-            next = s;
-        } else {
-            Number number;
+        tag = ARG_INT;
+        value = c == '-' ? -v : v;
+        next = s;
+        Number number;
+        if (UNLIKELY(s >= end || !ends_token(*s) || s == p + 1 - is_digit(c))) {
             next = SCAN(number)(t, p, end, &number);
-            if (!next && t->why == MORE) return NULL;
-            if (!next) goto word;
-            if (number_integer(&number, INT64_MIN, &value)) {
-                tag = ARG_INT;
-            } else if (!number.fraction_digits && !number.has_exponent) {
-                tag = ARG_BIGINT;
-                value = intern_string(t, &t->strings, p, (size_t)(next - p), 0);
-            } else {
-                double d;
-                Status status = number_double(t, &number, &d);
-                if (status != OK) {
-                    t->why = status;
-                    return NULL;
-                }
-                tag = ARG_FLOAT;
-                memcpy(&value, &d, 8);
-                if (d - d != 0) { /* too large for a double */
-                    if (t->keep && t->nonfinite++ == 0) t->nonfinite_at = offset_of(t, p);
-                    tag = ARG_CONST;
-                    value = -1;
-                }
+            if (!next) return NULL;
+            if (!number_integer(&number, INT64_MIN, &value)) {
+                double d = 0;
+                tag = number.fraction_digits || number.has_exponent ? ARG_FLOAT : ARG_BIGINT;
+                if (tag == ARG_BIGINT)
+                    value = intern_string(t, &t->strings, p, (size_t)(next - p), 0);
+                else if (number_double(t, &number, &d) != OK)
+                    t->why = NO_MEMORY;
+                else
+                    memcpy(&value, &d, 8);
+                if (UNLIKELY(d - d != 0)) return SCAN(stop)(t, p, end); /* too large for a double */
             }
         }
     } else if (c == '"') {
@@ -298,9 +266,8 @@ static inline const u8 *SCAN(argument)(Tokens *t, const u8 *p, const u8 *end, in
         next = SCAN(nested)(t, p, end);
         if (!next) return NULL;
         tag = ARG_JSON;
-        value = intern_json(t, p, (size_t)(next - p));
+        value = t->keep ? intern(t, &t->strings, p, (size_t)(next - p)) : -1;
     } else {
-    word:
         next = SCAN(word)(t, p, end, &value);
         if (!next) return NULL;
         tag = ARG_CONST;
@@ -394,7 +361,7 @@ static const u8 *SCAN(event)(Tokens *t, const u8 *p, const u8 *end) {
     Row row = {NO_TIME, NO_TIME, NO_ID, NO_ID, NO_ID, -1, -1, 0};
     size_t args_from = t->args;
     int state = AT_START, in_args = 0, kind = 0, key = 0;
-    int64_t id2 = NO_ID, nonfinite = t->nonfinite, keys_dropped = t->keys_dropped;
+    int64_t id2 = NO_ID, keys_dropped = t->keys_dropped;
     p++;
     for (;;) {
         p = SCAN(next_key)(t, p, end, state, in_args, &kind, &key);
@@ -456,8 +423,7 @@ static const u8 *SCAN(event)(Tokens *t, const u8 *p, const u8 *end) {
         }
     }
     t->args = args_from;
-    t->nonfinite = nonfinite; /* the event will be read again, or mended */
-    t->keys_dropped = keys_dropped;
+    t->keys_dropped = keys_dropped; /* the event will be read again, or mended */
     return NULL;
 }
 

@@ -243,16 +243,14 @@ struct Tokens {
     char decimal_point;
     Status why;
     int64_t window_from, window_to, outside;
-    int64_t nonfinite, nonfinite_at, keys_dropped, unmended;
+    int64_t keys_dropped, unmended;
     size_t (*elements)(Tokens *, const u8 *, const u8 *); /* the parser for this machine */
     /* Callbacks put their answer into `clean` and return OK, or RAISED.
      * clean_text: an escaped or undecodable string, without its quotes -> its UTF-8 text.
-     * clean_json: a list or object that is not strict JSON -> JSON.
      * repair: what stands at an element that cannot be read -> how much to skip (0: needs more text),
      *         and in `clean` one event to take in its place (empty: none). */
     void *context;
     Status (*clean_text)(Tokens *, const u8 *, size_t, int64_t offset);
-    Status (*clean_json)(Tokens *, const u8 *, size_t, int64_t offset);
     Status (*repair)(Tokens *, const u8 *, size_t, int64_t offset, int final, size_t *skip);
 };
 
@@ -506,12 +504,12 @@ static int32_t intern(Tokens *t, Table *table, const u8 *p, size_t n) {
 }
 
 /* A text the strict rules do not cover: cleaned by the callback, once for each way it is written. */
-static int32_t intern_odd(Tokens *t, Table *table, const u8 *p, size_t n, int json) {
+static int32_t intern_odd(Tokens *t, Table *table, const u8 *p, size_t n) {
     uint32_t at = 0, hash = text_hash(p, n, t->seed);
-    int remember = table == &t->strings && !json && t->odd.text.length + n < t->text_budget / 4;
+    int remember = table == &t->strings && t->odd.text.length + n < t->text_budget / 4;
     int32_t known = remember ? table_find(&t->odd, p, n, hash, &at) : -1;
     if (known >= 0) return ((int32_t *)t->odd_codes.data)[known];
-    Status status = (json ? t->clean_json : t->clean_text)(t, p, n, offset_of(t, p));
+    Status status = t->clean_text(t, p, n, offset_of(t, p));
     if (status != OK) {
         t->why = status;
         return -1;
@@ -534,14 +532,14 @@ static inline int32_t intern_string(Tokens *t, Table *table, const u8 *p, size_t
             memset(t->scratch.data + t->scratch.length, 0, 8);
             return intern(t, table, t->scratch.data, t->scratch.length);
         }
-        if (status == BAD) return intern_odd(t, table, p, n, 0);
+        if (status == BAD) return intern_odd(t, table, p, n);
         t->why = status;
         return -1;
     }
     uint32_t at = 0, hash = text_hash(p, n, t->seed);
     int32_t code = table_find(table, p, n, hash, &at);
     if (LIKELY(code >= 0)) return code;
-    if (UNLIKELY(!is_clean_text(p, n))) return intern_odd(t, table, p, n, 0);
+    if (UNLIKELY(!is_clean_text(p, n))) return intern_odd(t, table, p, n);
     code = table_add(table, p, n, hash, at);
     if (code < 0) t->why = NO_MEMORY;
     return code;
@@ -734,130 +732,6 @@ static int number_integer(const Number *n, int64_t low, int64_t *out) {
     }
     *out = n->negative ? -(int64_t)v : (int64_t)v;
     return *out > low;
-}
-
-/* NaN and infinities as C, Python, Java and Windows print them. Returns the length, 0: none of them. */
-static size_t nonfinite_length(const u8 *p, const u8 *end) {
-    static const char *const words[] = {"infinity", "inf", "nan(ind)", "nan(snan)", "nan", "1.#inf", "1.#ind",
-                                        "1.#qnan", "1.#snan"};
-    const u8 *start = p;
-    if (p < end && (*p == '-' || *p == '+')) p++;
-    for (size_t w = 0; w < sizeof words / sizeof *words; w++) {
-        size_t n = strlen(words[w]), i = 0;
-        if ((size_t)(end - p) <= n) continue;
-        while (i < n && (p[i] == (u8)words[w][i] || (p[i] | 0x20) == (u8)words[w][i])) i++;
-        if (i < n) continue;
-        if (words[w][0] == '1')
-            while (p + n < end && is_digit(p[n])) n++;
-        if (p + n < end && ends_token(p[n])) return (size_t)(p - start) + n;
-    }
-    return 0;
-}
-
-/* ---------------------------------------------------------------------------------------------
- * Strict JSON, for nested arguments that are kept as text. Seen once for each distinct text.
- */
-
-static const u8 *strict_string(const u8 *p, const u8 *end) {
-    for (p++; p < end; p++) {
-        if (*p == '"') return p + 1;
-        if (*p < 0x20) return NULL;
-        if (*p != '\\') continue;
-        if (++p >= end) return NULL;
-        if (*p == 'u') {
-            int unit = end - p > 4 ? hex4(p + 1) : -1;
-            if (unit < 0 || (unit >= 0xdc00 && unit < 0xe000)) return NULL;
-            p += 4;
-            if (unit < 0xd800 || unit >= 0xe000) continue;
-            int low = end - p > 6 && p[1] == '\\' && p[2] == 'u' ? hex4(p + 3) : -1;
-            if (low < 0xdc00 || low >= 0xe000) return NULL;
-            p += 6;
-        } else if (!*p || !strchr("\"\\/bfnrt", *p)) {
-            return NULL;
-        }
-    }
-    return NULL;
-}
-
-static const u8 *strict_scalar(const u8 *p, const u8 *end) {
-    static const char *const words[] = {"true", "false", "null"};
-    if (*p == '"') return strict_string(p, end);
-    for (int w = 0; w < 3; w++) {
-        size_t n = strlen(words[w]);
-        if ((size_t)(end - p) >= n && memcmp(p, words[w], n) == 0) return p + n;
-    }
-    Number n;
-    if (!number_shape(p, end, &n) || !n.whole_digits || (n.whole_digits > 1 && n.whole[0] == '0')) return NULL;
-    return n.fraction == n.whole + n.whole_digits || n.fraction_digits ? n.end : NULL;
-}
-
-/* Whether the bytes are exactly one strict JSON list or object. */
-static int is_strict_json(const u8 *p, size_t size) {
-    const u8 *end = p + size;
-    u8 kind[MAX_DEPTH + 1];
-    int depth = 0, want_value = 1, first = 0;
-    for (;;) {
-        while (p < end && is_space(*p)) p++;
-        if (p >= end) return 0;
-        if (!first && !want_value) { /* behind a value */
-            if (depth == 0) return 0;
-            if (*p == ',') {
-                want_value = 1;
-                p++;
-                continue;
-            }
-        }
-        if (*p == '}' || *p == ']') {
-            if ((want_value && !first) || depth == 0 || kind[depth] != *p) return 0;
-            depth--;
-            first = want_value = 0;
-            if (depth == 0) return p + 1 == end;
-            p++;
-            continue;
-        }
-        if (!want_value) return 0;
-        if (depth > 0 && kind[depth] == '}') {
-            if (*p != '"' || !(p = strict_string(p, end))) return 0;
-            while (p < end && is_space(*p)) p++;
-            if (p >= end || *p++ != ':') return 0;
-            while (p < end && is_space(*p)) p++;
-            if (p >= end) return 0;
-        }
-        if (*p == '{' || *p == '[') {
-            if (++depth > MAX_DEPTH) return 0;
-            kind[depth] = *p == '{' ? '}' : ']';
-            first = want_value = 1;
-            p++;
-            continue;
-        }
-        if (!(p = strict_scalar(p, end))) return 0;
-        first = want_value = 0;
-    }
-}
-
-/* The code of a list's or object's text. */
-static int32_t intern_json(Tokens *t, const u8 *p, size_t n) {
-    if (!t->keep) return -1;
-    uint32_t at = 0, hash = text_hash(p, n, t->seed);
-    int32_t code = table_find(&t->strings, p, n, hash, &at);
-    if (LIKELY(code >= 0)) return code;
-    int strict = is_strict_json(p, n);
-    for (size_t i = 0; strict && i < n; i++)
-        if (p[i] >= 0x80) { /* then all of it must be valid; newlines between values are no fault */
-            Bytes *s = &t->scratch;
-            if (bytes_set(s, p, n) < 0) {
-                t->why = NO_MEMORY;
-                return -1;
-            }
-            for (size_t k = 0; k < n; k++)
-                if (is_space(s->data[k])) s->data[k] = ' ';
-            strict = is_clean_text(s->data, n);
-            break;
-        }
-    if (!strict) return intern_odd(t, &t->strings, p, n, 1);
-    code = table_add(&t->strings, p, n, hash, at);
-    if (code < 0) t->why = NO_MEMORY;
-    return code;
 }
 
 /* Puts an argument's text aside. The place is (offset << 24 | length). */

@@ -21,7 +21,6 @@ from stallscope.profiler.readers.event_repair import (
     MAX_DEPTH,
     MAX_DIGITS,
     NONFINITE,
-    Cut,
     Mender,
     is_mangled_path,
     is_strict,
@@ -84,7 +83,7 @@ class PythonEngine:
         self.always_mend = always_mend
         self.strings = StringTable()
         self.spill = Spill()
-        self.counts = dict.fromkeys(("nonfinite", "nonfinite_at", "unmended", "keys_dropped", "outside"), 0)
+        self.counts = dict.fromkeys(("unmended", "keys_dropped", "outside"), 0)
         self._codes: dict[bytes, int] = {}
         self._values: dict[bytes, tuple[int, int]] = {}
         self._keys: dict[str, int] = {}
@@ -237,11 +236,7 @@ class PythonEngine:
             piece = min(piece, size)
             last = (final or size >= _MAX_DAMAGE) and piece == size
             window = buffer[at : at + piece]
-            try:
-                soft = self.mender.soft(window, offset) if window[:1] == b"{" else None
-                skip, text = soft or self.mender.repair(window, offset, last)
-            except Cut:
-                skip, text = self.mender.repair(window, offset, last) if last else (0, b"")
+            skip, text = self.mender.repair(window, offset, last)
             if skip > 0 or piece == size:
                 break
             piece *= 8
@@ -308,8 +303,7 @@ class PythonEngine:
             return ARG_BIGINT, self._code(raw.decode())
         number = float(raw)
         if number in (float("inf"), float("-inf")):
-            self.mender.count("not-finite", self._offset)
-            return ARG_CONST, -1
+            raise msgspec.DecodeError
         return ARG_FLOAT, int(np.float64(number).view(np.int64))
 
     def _text_argument(self, raw: bytes) -> tuple[int, int]:

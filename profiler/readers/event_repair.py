@@ -26,6 +26,7 @@ _NEXT_OBJECT = re.compile(rb"\}\s*,?\s*\{")
 _LIST_END = re.compile(rb'\}\s*\](?=\s*(?:,\s*"[^"\\]{1,100}"\s*:|\}\s*(?:[{\[]|$)|$))')
 _LOOK_AHEAD = 4096
 _MAX_PENDING = 4096
+_INFINITE = (float("inf"), float("-inf"))
 
 _SPACE = re.compile(rb"[ \t\r\n]*")
 _BETWEEN = re.compile(rb"[ \t\r\n,]*")
@@ -96,7 +97,7 @@ class Mender:
         self._pending: dict[tuple[int, str], int] = {}
 
     def count(self, code: str, offset: int, count: int = 1) -> None:
-        """Count a fault at a byte of the input, once however often it is met."""
+        """Count a fault at a byte of the input, once however often it is met. Below 0 stands -1 - the event's number."""
         if count <= 0:
             return
         self._pending[offset, code] = count
@@ -108,7 +109,8 @@ class Mender:
         while len(self._pending) > keep:
             offset, code = place = next(iter(self._pending))
             severity, text = _TEXTS[code]
-            self.notes.add(code, severity, text, self._pending.pop(place), f"byte {offset}")
+            first = f"byte {offset}" if offset >= 0 else f"event {-1 - offset}"
+            self.notes.add(code, severity, text, self._pending.pop(place), first)
 
     def _take(self, other: Mender) -> None:
         other.settle()
@@ -148,7 +150,7 @@ class Mender:
         self.count("bad-escape", offset, len(_ESCAPED_CONTROL.findall(text)))
         return text.translate(_WRITTEN)
 
-    def soft(self, window: bytes, offset: int) -> tuple[int, bytes] | None:
+    def _soft(self, window: bytes, offset: int) -> tuple[int, bytes] | None:
         """The event at the start of a window if only texts and numbers in it are at fault: its length and
         strict JSON for it. None if its structure is damaged; raises Cut if it goes on behind the window."""
         trial = Mender(Notes())
@@ -187,6 +189,13 @@ class Mender:
         if wraps_event(window):
             self.count("stray-bracket", offset)
             return 1, b""
+        if window[:1] == b"{":
+            try:
+                if soft := self._soft(window, offset):
+                    return soft
+            except Cut:
+                if not final:
+                    return 0, b""
         boundary = self._next_event(window, final)
         if boundary is None and not final:
             return 0, b""
@@ -206,7 +215,7 @@ class Mender:
     def _is_cut(self, window: bytes, offset: int) -> bool:
         """Whether nothing is wrong with an event but that it goes on behind the window."""
         try:
-            return self.soft(window, offset) is not None
+            return self._soft(window, offset) is not None
         except Cut:
             return True
 
@@ -489,9 +498,9 @@ class Parser:
         self.at = match.end()
 
     def _number(self, match: re.Match[bytes]) -> None:
-        if len(match[0]) > MAX_DIGITS:
+        if len(match[0]) > MAX_DIGITS or float(match[0]) in _INFINITE:
             self.mender.count("not-finite", self.offset + self.at)
-            self.hard += 1
+            self.soft += 1
             self.out += b"null"
             return
         sign = b"-" if match[1] == b"-" else b""

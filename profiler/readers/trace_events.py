@@ -31,8 +31,8 @@ from stallscope.profiler.errors import InputError
 from stallscope.profiler.ids import NO_ID
 from stallscope.profiler.notes import Notes
 from stallscope.profiler.readers import source
-from stallscope.profiler.readers.event_repair import Mender, nested_end
-from stallscope.profiler.timeline import NO_TIME, ArgStore, Int32, Int64, StringTable
+from stallscope.profiler.readers.event_repair import Mender, is_strict, nested_end
+from stallscope.profiler.timeline import ARG_JSON, NO_TIME, ArgStore, Int32, Int64, StringTable
 
 TEXT_BUDGET = 128 << 20
 """Bytes of distinct texts kept in memory; argument texts beyond go to a temporary file."""
@@ -174,7 +174,7 @@ class _CompiledEngine:
         return rest
 
     def finish(self) -> bytes | None:
-        rest: bytes | None = self.core.finish()
+        rest: bytes | None = self.core.feed(None)
         self.spill.add(self.core.take_spill())
         return rest
 
@@ -193,8 +193,10 @@ class _CompiledEngine:
         arguments: list[Any] = [
             self._column(8 + i, counts["args"], kind, 0) for i, kind in enumerate(("i4", "u2", "u1", "i8"))
         ]
-        strings = StringTable(self.core.strings())
-        args = ArgStore(strings, self.core.keys(), *arguments)
+        strings = StringTable(self.core.texts(False))
+        args = ArgStore(strings, self.core.texts(True), *arguments)
+        _clean_nested(args, self.mender)
+        self.mender.settle()
         if self.spill.size:
             args.spill = self.spill
         return RawEvents(strings, *columns, args=args)
@@ -204,6 +206,26 @@ class _CompiledEngine:
         if memory is None:
             return default_column(rows, kind, default)
         return np.frombuffer(memory, dtype=kind)
+
+
+def _clean_nested(args: ArgStore, mender: Mender) -> None:
+    """The compiled tokeniser looks only at the brackets of lists and objects in arguments. Here each distinct
+    text is made strict JSON."""
+    nested = np.flatnonzero(args.tag == ARG_JSON)
+    used = np.zeros(len(args.strings), bool)
+    used[args.value[nested]] = True
+    better = {}
+    for code in np.flatnonzero(used).tolist():
+        text = args.strings.texts[code]
+        raw = text.encode("utf-8", "surrogateescape")  # bytes that are no UTF-8 come as lone surrogates
+        if not is_strict(raw):
+            args.strings.texts[code] = raw.decode("utf-8", "replace")
+            first = args.event[nested[np.argmax(args.value[nested] == code)]]
+            better[code] = mender.clean_json(raw, -1 - int(first)).decode()
+    if better:
+        codes = np.arange(len(args.strings))
+        codes[list(better)] = [args.strings.code(text) for text in better.values()]
+        args.value[nested] = codes[args.value[nested]]
 
 
 def default_column(rows: int, kind: str, default: int) -> Any:
@@ -216,7 +238,6 @@ def default_column(rows: int, kind: str, default: int) -> Any:
 def note_counts(mender: Mender, counts: dict[str, Any]) -> None:
     """What an engine only counted, as notes."""
     notes = mender.notes
-    mender.count("not-finite", counts["nonfinite_at"], counts["nonfinite"])
     mender.settle()
     notes.add("bad-event-skipped", "data_loss", "damaged events could not be repaired and are missing",
               counts["unmended"])  # fmt: skip
