@@ -1,27 +1,52 @@
 """Steps and phases: which part of the timeline is one decode step, and how sure that is.
 
-Sources, best first: ProfilerStep, engine annotations (vLLM, SGLang), Hugging Face and user marks. A step is
-a range on a host thread; device work belongs to the step in which it was launched.
+Sources, best first:
+
+1. marks: annotations of an engine (vLLM, SGLang, ATOM), of this recorder, or of a user ("decode", step=3);
+2. scopes: vLLM's stages (`gpu_model_runner: forward`), joined to one step per cycle;
+3. loops: ProfilerStep and diffusion pipelines, split into the passes of a module they repeat;
+4. device annotations, where the host was not recorded;
+5. passes: calls of an outermost `nn.Module`;
+6. repetition of the sequence of kernels, or of operators where there is no device.
+
+A phase that no name tells comes from shapes and attention kernels (`step_evidence`); where nothing tells it,
+it is "other". A step is a range on a host thread; device work belongs to the step in which it was launched. Where the
+host was not recorded, steps lie on the device's own track and have `facts["clock"] == "device"`.
 """
 
 from __future__ import annotations
 
-import re
+import dataclasses
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from stallscope.profiler.kinds import DEVICE_WORK, Kind
-from stallscope.profiler.timeline import Timeline
+from stallscope.profiler import step_evidence, step_pattern
+from stallscope.profiler.kinds import DEVICE_WORK, Kind, is_graph_launch
+from stallscope.profiler.step_names import PHASES, Confidence, Level, StepName, read_name, renamed
+from stallscope.profiler.timeline import Int64, Timeline
 
-Confidence = Literal["high", "medium", "low"]
+Rows = npt.NDArray[np.intp]
+Mask = npt.NDArray[np.bool_]
+
+WARM_UP_FACTOR = 3.0
+"""Leading steps over this many medians of their phase are warm-up (MindStudio-Agent, gpuprof)."""
+WARM_UP_LEAST = 4
+"""Phases with fewer steps have no median to compare with."""
+WARM_UP_MOST = 0.34
+"""More than this share of a phase's steps is not warm-up but how the run is."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step or phase range on the host clock; `index` counts within its phase, -1 unknown."""
+    """One step or phase range on the host clock; `index` counts within its phase, -1 unknown.
+
+    `confidence` is that of the phase. `facts["source"]` says what told the step; sizes stand under
+    `batch`, `tokens`, `context_requests`, `generation_requests`, `bucket` ... where they were told, and
+    `facts["warm_up"]` is True for steps that medians leave out.
+    """
 
     name: str
     phase: str
@@ -37,103 +62,439 @@ class Step:
         return self.start_ns + self.dur_ns
 
 
-_VLLM = re.compile(r"^execute_context_(\d+)\((\d+)\)_generation_(\d+)\((\d+)\)")
-_SGLANG = re.compile(r"^step\[(EXTEND|PREFILL|DECODE|MIXED|IDLE)(?P<rest>[^\]]*)\]")
-_PROFILER_STEP = re.compile(r"^ProfilerStep#(\d+)")
-_PHASE_WORD = re.compile(r"\b(prefill|decode|mixed|sampling|sample|encode[r]?|denois\w*)\b", re.IGNORECASE)
-_PHASE_OF_WORD = {
-    "prefill": "prefill",
-    "decode": "decode",
-    "mixed": "mixed",
-    "sampling": "sampling",
-    "sample": "sampling",
-}
-
-
-def classify(name: str) -> tuple[str, Confidence, dict[str, Any]] | None:
-    """Phase, confidence and sizes told by an annotation's name, or None if it names no step."""
-    if vllm := _VLLM.match(name):
-        contexts, context_tokens, generations, generation_tokens = (int(x) for x in vllm.groups())
-        phase = "mixed" if contexts and generations else "prefill" if contexts else "decode"
-        sizes = {
-            "batch": contexts + generations,
-            "context_tokens": context_tokens,
-            "decode_tokens": generation_tokens,
-        }
-        return phase, "high", sizes
-    if sglang := _SGLANG.match(name):
-        phase = {"EXTEND": "prefill", "PREFILL": "prefill"}.get(sglang[1], sglang[1].lower())
-        return phase, "high", {k: int(v) for k, v in re.findall(r"(\w+)=(\d+)", sglang["rest"])}
-    if step := _PROFILER_STEP.match(name):
-        return "other", "high", {"profiler_step": int(step[1])}
-    word = _PHASE_WORD.match(name) or _PHASE_WORD.match(name.rpartition(".")[2])
-    if word and len(name) <= 120:
-        found = word[1].lower()
-        phase = _PHASE_OF_WORD.get(found, "vision encoder" if found.startswith("encode") else "denoising")
-        return phase, "high", {k: int(v) for k, v in re.findall(r"(\w+)=(\d+)", name)}
-    return None
-
-
 def find_steps(timeline: Timeline) -> list[Step]:
-    """The steps of a timeline, by start. Empty where nothing in it says so."""
-    rows = timeline.rows(Kind.ANNOTATION, Kind.OPERATOR)
-    names = timeline.spans.name[rows]
-    told = {int(c): classify(timeline.strings[int(c)]) for c in np.unique(names)}
-    is_step = (
-        np.array([told[int(c)] is not None for c in names], dtype=bool) if len(names) else np.zeros(0, bool)
+    """The steps of a timeline, by start; those of one thread never overlap. Empty where nothing tells any."""
+    if len(timeline) == 0:
+        return []
+    steps = (
+        _annotated(timeline) or _device_annotated(timeline) or _module_passes(timeline) or _repeated(timeline)
     )
-    chosen = _outermost(timeline, rows[is_step])
-    chosen = chosen[np.argsort(timeline.spans.start_ns[chosen], kind="stable")]
-    counts: dict[str, int] = {}
+    return _numbered(steps)
+
+
+# -- annotations -----------------------------------------------------------------------------------
+
+
+@dataclass
+class _Told:
+    """What names say: per row the code of an entry of `names`, -1 for none. Shape (n,)."""
+
+    code: npt.NDArray[np.int32]
+    names: list[StepName]
+
+    def level(self, rows: Rows) -> npt.NDArray[np.int8]:
+        table = np.array([int(n.level) for n in self.names] or [0], np.int8)
+        return table[self.code[rows]]
+
+    def of(self, row: int) -> StepName:
+        return self.names[int(self.code[row])]
+
+
+def _read_names(timeline: Timeline, kinds: tuple[Kind, ...]) -> tuple[Rows, _Told]:
+    """Rows of these kinds whose name tells a step, and what it tells. One look per distinct name."""
+    spans = timeline.spans
+    seen = np.zeros(len(timeline.strings) + 1, bool)
+    candidates = timeline.of_kind(*kinds)
+    seen[spans.name[candidates]] = True
+    table = np.full(len(timeline.strings) + 1, -1, np.int32)
+    names: list[StepName] = []
+    for code in np.flatnonzero(seen).tolist():
+        name = read_name(timeline.strings[code])
+        if name is not None:
+            table[code] = len(names)
+            names.append(name)
+    per_row = np.where(candidates, table[spans.name], -1).astype(np.int32)
+    return np.flatnonzero(per_row >= 0), _Told(per_row, names)
+
+
+def _annotated(timeline: Timeline) -> list[Step]:
+    rows, told = _read_names(timeline, (Kind.ANNOTATION, Kind.OPERATOR))
+    if len(rows) == 0:
+        return []
+    host = np.array([t.role == "host" for t in timeline.tracks] or [False])
+    on_host = rows[host[timeline.spans.track[rows]]]
+    rows = on_host if len(on_host) else rows
+    level = told.level(rows)
+    marks = _marks(timeline, rows[level == Level.MARK], told)
+    marked = {s.track for s in marks}
+    scopes = rows[level == Level.SCOPE]
+    scopes = scopes[~np.isin(timeline.spans.track[scopes], list(marked))]
+    steps = marks + _cycles(timeline, scopes, told)
+    return steps + _loops(timeline, rows[level == Level.LOOP], told, steps)
+
+
+def _ancestor_in(timeline: Timeline, rows: Rows, mask: Mask) -> Rows:
+    """For each row its nearest ancestor inside `mask`, else -1. Shape of `rows`."""
+    parent = timeline.spans.parent
+    at = parent[rows].astype(np.intp)
+    while (open_ := (at >= 0) & ~mask[np.maximum(at, 0)]).any():
+        at[open_] = parent[at[open_]]
+    return np.asarray(at, np.intp)
+
+
+def _marks(timeline: Timeline, rows: Rows, told: _Told) -> list[Step]:
+    """The outermost marks, but for those that only hold several marks of their own phase (loops)."""
+    if len(rows) == 0:
+        return []
+    phase = np.array([PHASES.index(n.phase) if n.phase in PHASES else 0 for n in told.names])
+    mask = np.zeros(len(timeline), bool)
+    mask[rows] = True
+    above = _ancestor_in(timeline, rows, mask)
+    same = (above >= 0) & (phase[told.code[rows]] == phase[told.code[np.maximum(above, 0)]])
+    holders, count = np.unique(above[same], return_counts=True)
+    mask[holders[count >= 2]] = False
+    kept = rows[mask[rows]]
+    above = _ancestor_in(timeline, kept, mask)
+    outer = kept[above < 0]
+    facts = {int(r): _facts(timeline, int(r), told, "mark") for r in outer}
+    _join_inner_facts(timeline, kept[above >= 0], above[above >= 0], told, facts)
+    return [_step(timeline, r, told.of(r).phase, told.of(r).confidence, f) for r, f in facts.items()]
+
+
+def _facts(timeline: Timeline, row: int, told: _Told, source: str) -> dict[str, Any]:
+    """Sizes from the name, and the whole numbers among the mark's own arguments."""
+    given = {
+        renamed(key): value
+        for key, value in timeline.arguments(row).items()
+        if isinstance(value, int) and not isinstance(value, bool) and key.isidentifier() and key.islower()
+    }
+    return {"source": source} | given | told.of(row).facts
+
+
+def _join_inner_facts(
+    timeline: Timeline, inner: Rows, above: Rows, told: _Told, facts: dict[int, dict[str, Any]]
+) -> None:
+    """Sizes that only a nested mark of the same phase tells belong to the step around it."""
+    for row, holder in zip(inner.tolist(), above.tolist(), strict=True):
+        if holder in facts and told.of(row).phase == told.of(holder).phase:
+            for key, value in told.of(row).facts.items():
+                facts[holder].setdefault(key, value)
+
+
+def _step(timeline: Timeline, row: int, phase: str, confidence: Confidence, facts: dict[str, Any]) -> Step:
+    spans = timeline.spans
+    return Step(
+        name=timeline.name(row),
+        phase=phase or "other",
+        start_ns=int(spans.start_ns[row]),
+        dur_ns=int(spans.dur_ns[row]),
+        confidence=confidence,
+        track=int(spans.track[row]),
+        facts=facts,
+    )
+
+
+def _cycles(timeline: Timeline, rows: Rows, told: _Told) -> list[Step]:
+    """One step per cycle of an engine's stages on a thread: from its first stage to the end of its last."""
+    spans = timeline.spans
     steps = []
-    for row in chosen.tolist():
-        phase, confidence, sizes = told[int(timeline.spans.name[row])] or ("other", "low", {})
-        index = counts.get(phase, 0)
-        counts[phase] = index + 1
+    stage = np.array([n.stage for n in told.names] or [0])
+    for track in np.unique(spans.track[rows]).tolist():
+        mine = rows[spans.track[rows] == track]
+        mask = np.zeros(len(timeline), bool)
+        mask[mine] = True
+        mine = mine[_ancestor_in(timeline, mine, mask) < 0]
+        order = stage[told.code[mine]]
+        new = np.append(True, (order[1:] < order[:-1]) | ((order[1:] == 1) & (order[:-1] == 1)))
+        first = np.flatnonzero(new)
+        last = np.append(first[1:], len(mine)) - 1
+        for a, b in zip(first.tolist(), last.tolist(), strict=True):
+            if 1 not in order[a : b + 1]:
+                continue
+            start, end = int(spans.start_ns[mine[a]]), int(spans.end_ns[mine[b]])
+            steps.append(
+                Step("engine step", "other", start, end - start, -1, "medium", track, {"source": "scopes"})
+            )
+    return _with_evidence(timeline, steps)
+
+
+def _loops(timeline: Timeline, rows: Rows, told: _Told, inside: list[Step]) -> list[Step]:
+    """ProfilerSteps and pipelines in which no step was told, the innermost; or the passes they repeat."""
+    if len(rows) == 0:
+        return []
+    passes = _passes(timeline)
+    steps: list[Step] = []
+    untold: list[Step] = []
+    # the shortest first: a loop around another one that told something is not needed
+    for row in rows[np.argsort(timeline.spans.dur_ns[rows], kind="stable")].tolist():
+        if _holds_any(timeline, row, inside + steps + untold):
+            continue
+        name = told.of(row)
+        whole = _step(timeline, row, name.phase, name.confidence, _facts(timeline, row, told, "loop"))
+        within = [p for p in passes if whole.start_ns <= p.start_ns < whole.end_ns]
+        parts = _repeated_passes(within, name.phase)
+        if parts:
+            steps.extend(parts)
+        elif name.phase:
+            steps.append(whole)
+        else:
+            untold.append(whole)
+    return steps + _with_evidence(timeline, untold)
+
+
+def _holds_any(timeline: Timeline, row: int, steps: list[Step]) -> bool:
+    start, end = int(timeline.spans.start_ns[row]), int(timeline.spans.end_ns[row])
+    track = int(timeline.spans.track[row])
+    return any(s.track == track and start <= s.start_ns < end for s in steps)
+
+
+# -- passes of a module ----------------------------------------------------------------------------
+
+_MODULE = "nn.Module: "
+
+
+def _passes(timeline: Timeline) -> list[Step]:
+    """Calls of outermost modules that have modules inside, as steps with the phase their shapes tell."""
+    spans = timeline.spans
+    mask = timeline.match_names(lambda name: name.startswith(_MODULE), timeline.of_kind(Kind.PYTHON))
+    rows = np.flatnonzero(mask)
+    if len(rows) == 0:
+        return []
+    above = _ancestor_in(timeline, rows, mask)
+    outer = np.intersect1d(rows[above < 0], above[above >= 0])
+    # what torch.compile made of a module has none inside
+    compiled = timeline.match_names(lambda name: "OptimizedModule" in name, mask)
+    outer = np.union1d(outer, rows[(above < 0) & compiled[rows]])
+    outer = outer[np.argsort(spans.start_ns[outer], kind="stable")]
+    steps = []
+    for row in outer.tolist():
+        name = timeline.name(row).removeprefix(_MODULE)
         steps.append(
-            Step(
-                name=timeline.name(row),
-                phase=phase,
-                start_ns=int(timeline.spans.start_ns[row]),
-                dur_ns=int(timeline.spans.dur_ns[row]),
-                index=index,
-                confidence=confidence,
-                track=int(timeline.spans.track[row]),
-                facts=sizes,
+            dataclasses.replace(
+                _step(timeline, row, "", "medium", {"source": "module", "module": name}), name=name
             )
         )
+    return _with_evidence(timeline, steps)
+
+
+def _repeated_passes(passes: list[Step], phase: str) -> list[Step]:
+    """The passes of a loop, if one module was called several times and what it did is known; else none."""
+    names = [p.name for p in passes]
+    again = {name for name in names if names.count(name) >= 2}
+    if phase:
+        # the module that a pipeline repeats is what its loop is about; the others stand around the loop
+        return (
+            [dataclasses.replace(p, phase=phase if p.name in again else "other") for p in passes]
+            if again
+            else []
+        )
+    if not again or any(p.phase == "other" for p in passes if p.name in again):
+        return []
+    return passes
+
+
+def _module_passes(timeline: Timeline) -> list[Step]:
+    """Passes as steps where no annotation tells any: those of a module that was called again, or of a known phase."""
+    passes = _passes(timeline)
+    names = [p.name for p in passes]
+    return [p for p in passes if p.phase != "other" or names.count(p.name) >= 2]
+
+
+def _with_evidence(timeline: Timeline, steps: list[Step]) -> list[Step]:
+    """The steps with the phase that modules, shapes and kernels tell; "other" where none does."""
+    if not steps:
+        return []
+    start = np.array([s.start_ns for s in steps], np.int64)
+    end = np.array([s.end_ns for s in steps], np.int64)
+    causal = _causal(timeline, start, end)
+    out = []
+    for step, told in zip(steps, step_evidence.phases(timeline, start, end, causal), strict=True):
+        named = step_evidence.module_phase(str(step.facts.get("module", "")))
+        if named:
+            out.append(dataclasses.replace(step, phase=named, confidence="medium"))
+        elif told is not None and not _is_encoder(step):
+            out.append(dataclasses.replace(step, phase=told.phase, confidence=told.confidence))
+        else:
+            out.append(step)
+    return out
+
+
+def _is_encoder(step: Step) -> bool:
+    """Text encoders of pipelines attend causally and generate nothing."""
+    name = str(step.facts.get("module", ""))
+    return "TextModel" in name or "Encoder" in name
+
+
+def _causal(timeline: Timeline, start: Int64, end: Int64) -> Mask:
+    """Whether a module that generates text begins in each range."""
+    named = timeline.match_names(
+        lambda name: name.startswith(_MODULE) and step_evidence.is_causal_module(name),
+        timeline.of_kind(Kind.PYTHON),
+    )
+    at = np.sort(timeline.spans.start_ns[named])
+    return np.asarray(np.searchsorted(at, end) > np.searchsorted(at, start), np.bool_)
+
+
+# -- no host annotations ---------------------------------------------------------------------------
+
+
+def _device_annotated(timeline: Timeline) -> list[Step]:
+    """Marks as the device saw them, where the host's own are not recorded."""
+    rows, told = _read_names(timeline, (Kind.DEVICE_ANNOTATION,))
+    rows = rows[told.level(rows) != Level.SCOPE]
+    marks = _marks(timeline, rows[told.level(rows) == Level.MARK], told)
+    if not marks:
+        marks = [
+            _step(timeline, int(r), told.of(r).phase, "medium", _facts(timeline, int(r), told, "loop"))
+            for r in rows
+        ]
+    marks.sort(key=lambda s: s.start_ns)
+    steps: list[Step] = []
+    for mark in marks:
+        # one mark is mirrored once per stream: the copies overlap, the first stands for all
+        if not steps or mark.start_ns >= steps[-1].end_ns:
+            steps.append(dataclasses.replace(mark, facts=mark.facts | {"clock": "device"}))
     return steps
 
 
-def _outermost(timeline: Timeline, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-    """Engine marks win over ProfilerStep around them; of nested marks with a phase the outer one stays."""
+def _repeated(timeline: Timeline) -> list[Step]:
+    """Steps from the sequence of kernels of the busiest stream, or of operators where there is no device."""
+    rows = _busiest(timeline, timeline.device_work())
+    if len(rows) == 0:
+        operators = timeline.rows(Kind.OPERATOR)
+        rows = _busiest(timeline, operators[timeline.spans.depth[operators] == timeline.spans.depth[operators].min()]
+                        if len(operators) else operators)  # fmt: skip
+    if len(rows) == 0:
+        return []
+    pattern = step_pattern.find_pattern(timeline.spans.name[rows], _tail_names(timeline)[rows])
+    if pattern is None:
+        return []
+    launch = timeline.spans.launch_row[rows]
+    on_host = bool((launch >= 0).mean() > 0.95) or not timeline.of_kind(*DEVICE_WORK)[rows[0]]
+    by = np.where(launch >= 0, launch, rows)
+    times = np.maximum.accumulate(timeline.spans.start_ns[by if on_host else rows])
+    pattern = step_pattern.rotate(pattern, timeline.spans.name[rows], times)
+    return _with_evidence(timeline, _pattern_steps(timeline, rows, by if on_host else rows, pattern, on_host))
+
+
+def _busiest(timeline: Timeline, rows: Rows) -> Rows:
+    """The rows of the track that has most of them, by start."""
     if len(rows) == 0:
         return rows
-    plain = np.array([_PROFILER_STEP.match(timeline.name(int(r))) is None for r in rows])
-    if plain.any():
-        rows = rows[plain]
-    chosen = set(rows.tolist())
-    return np.array(
-        [r for r in rows.tolist() if not any(a in chosen for a in timeline.ancestors(r))], dtype=np.intp
-    )
+    track = timeline.spans.track[rows]
+    mine = rows[track == np.argmax(np.bincount(track))]
+    return np.asarray(mine[np.argsort(timeline.spans.start_ns[mine], kind="stable")], np.intp)
+
+
+def _tail_names(timeline: Timeline) -> Mask:
+    """Work that a step does once and a layer never: the choice of a token, a copy of it to the host."""
+    return timeline.match_names(step_pattern.is_tail)
+
+
+def _pattern_steps(
+    timeline: Timeline, rows: Rows, by: Rows, pattern: step_pattern.Pattern, on_host: bool
+) -> list[Step]:
+    spans = timeline.spans
+    graph = timeline.match_names(is_graph_launch)[by]
+    at = pattern.starts[:, None] + np.arange(pattern.length)
+    start = spans.start_ns[by][at].min(axis=1)
+    end = spans.end_ns[by][at].max(axis=1)
+    # a replayed graph's launch call is over before its kernels run; steps of one thread do not overlap
+    end[:-1] = np.minimum(end[:-1], start[1:])
+    facts: dict[str, Any] = {"source": "repetition", "kernels": pattern.length}
+    if not on_host:
+        facts["clock"] = "device"
+    if graph[at].all():
+        facts["graph"] = True
+    confidence: Confidence = "medium" if pattern.exact else "low"
+    return [
+        Step(
+            "repeated sequence",
+            "other",
+            int(a),
+            int(b - a),
+            -1,
+            confidence,
+            int(spans.track[by[k]]),
+            dict(facts),
+        )
+        for a, b, k in zip(start.tolist(), end.tolist(), pattern.starts.tolist(), strict=True)
+        if b > a
+    ]
+
+
+# -- order -----------------------------------------------------------------------------------------
+
+
+def _numbered(steps: list[Step]) -> list[Step]:
+    """By start, counted within their phase, warm-up told."""
+    steps = sorted(steps, key=lambda s: (s.start_ns, s.track))
+    counts: dict[str, int] = {}
+    out = []
+    warm = {p: warm_up([s.dur_ns for s in steps if s.phase == p]) for p in {s.phase for s in steps}}
+    for step in steps:
+        index = counts.get(step.phase, 0)
+        counts[step.phase] = index + 1
+        facts = step.facts | {"warm_up": True} if index < warm[step.phase] else step.facts
+        out.append(dataclasses.replace(step, index=index, facts=facts))
+    return out
+
+
+def warm_up(length_ns: list[int] | Int64) -> int:
+    """How many leading steps of a phase are warm-up: each over three medians of those that follow.
+
+    >>> warm_up([90, 40, 10, 11, 10, 9]), warm_up([10, 11, 10, 90]), warm_up([90, 10])
+    (2, 0, 0)
+    """
+    length = np.asarray(length_ns, np.int64)
+    if len(length) < WARM_UP_LEAST:
+        return 0
+    for count in range(int(len(length) * WARM_UP_MOST), 0, -1):
+        usual = float(np.median(length[count:]))
+        if usual > 0 and bool((length[:count] > WARM_UP_FACTOR * usual).all()):
+            return count
+    return 0
+
+
+# -- which step a row belongs to -------------------------------------------------------------------
 
 
 def step_of_device_rows(timeline: Timeline, steps: list[Step]) -> npt.NDArray[np.int32]:
     """For each row the index into `steps` of the step that launched it, or -1. Shape (n,).
 
-    Host rows belong to the step they start in; device work to the step in which its launch started.
+    Host rows belong to the step they start in; device work to the step in which its launch started. A
+    thread with steps of its own asks only those, another one those of its process. Steps on the
+    device's clock own the device work that starts in them.
     """
     spans = timeline.spans
-    when = spans.start_ns.copy()
-    work = np.isin(spans.kind, [int(k) for k in DEVICE_WORK])
-    linked = work & (spans.launch_row >= 0)
-    when[linked] = spans.start_ns[spans.launch_row[linked]]
     out = np.full(len(spans), -1, dtype=np.int32)
     if not steps:
         return out
-    starts = np.array([s.start_ns for s in steps], dtype=np.int64)
-    ends = np.array([s.end_ns for s in steps], dtype=np.int64)
-    at = np.searchsorted(starts, when, side="right") - 1
-    inside = (at >= 0) & (when < ends[np.maximum(at, 0)]) & (~work | linked)
-    out[inside] = at[inside]
+    work = timeline.of_kind(*DEVICE_WORK)
+    linked = work & (spans.launch_row >= 0)
+    by = np.where(linked, spans.launch_row, np.arange(len(spans)))
+    track, when = spans.track[by], spans.start_ns[by]
+    process = np.unique([f"{t.rank}/{t.process}" for t in timeline.tracks] or ["-"], return_inverse=True)[
+        1
+    ].reshape(-1)
+    rank = np.array([t.rank for t in timeline.tracks] or [-1])
+    for number in _tracks_by_steps(steps):
+        mine = [i for i, s in enumerate(steps) if s.track == number]
+        if steps[mine[0]].facts.get("clock") == "device":
+            asks = work & ((rank[spans.track] == rank[number]) if number >= 0 else True)
+            _assign(out, asks, spans.start_ns, steps, mine)
+            continue
+        known = 0 <= number < len(process)
+        own = {s.track for s in steps if s.track != number}
+        asks = (~work | linked) & ~np.isin(track, list(own))
+        if known:
+            asks &= process[track] == process[number]
+        _assign(out, asks, when, steps, mine)
     return out
+
+
+def _tracks_by_steps(steps: list[Step]) -> list[int]:
+    """Tracks that have steps, those with the most first."""
+    count: dict[int, int] = {}
+    for step in steps:
+        count[step.track] = count.get(step.track, 0) + 1
+    return sorted(count, key=lambda t: (-count[t], t))
+
+
+def _assign(out: npt.NDArray[np.int32], asks: Mask, when: Int64, steps: list[Step], mine: list[int]) -> None:
+    """Give rows that ask, and have no step yet, the one of `mine` (by start, not overlapping) they are in."""
+    starts = np.array([steps[i].start_ns for i in mine], dtype=np.int64)
+    ends = np.array([steps[i].end_ns for i in mine], dtype=np.int64)
+    at = np.searchsorted(starts, when, side="right") - 1
+    inside = asks & (out < 0) & (at >= 0) & (when < ends[np.maximum(at, 0)])
+    out[inside] = np.array(mine, np.int32)[at[inside]]

@@ -179,6 +179,32 @@ class ArgStore:
             out[self.event[i]] = plain if plain != NO_ID else TEXT_ID_BASE - code
         return out
 
+    def values_at(self, key: str, events: npt.NDArray[Any]) -> tuple[Int32, list[Any]]:
+        """As `codes`, but for the given source events only: codes of shape (k,) and the values among them.
+
+        Costs what the given events cost, whatever the size of the store.
+        """
+        out = np.full(len(events), -1, dtype=np.int32)
+        if key not in self.keys or len(events) == 0:
+            return out, []
+        wanted = self.keys.index(key)
+        asked = events.astype(self.event.dtype)
+        at = np.searchsorted(self.event, asked)
+        stop = np.searchsorted(self.event, asked, side="right")
+        found = np.full(len(events), -1, np.int64)
+        for _ in range(int((stop - at).max())):
+            here = np.minimum(at, len(self.event) - 1)
+            hit = (at < stop) & (self.key[here] == wanted)
+            found[hit] = at[hit]
+            at = at + 1
+        has = found >= 0
+        if not has.any():
+            return out, []
+        packed = np.stack([self.tag[found[has]].astype(np.int64), self.value[found[has]]])
+        distinct, inverse = np.unique(packed, axis=1, return_inverse=True)
+        out[has] = np.asarray(inverse).reshape(-1)
+        return out, [self._decode(int(t), int(v)) for t, v in distinct.T]
+
     def codes(self, key: str, events: int) -> tuple[Int32, list[Any]]:
         """Distinct values of a key: a code per source event (-1 none) and the decoded values.
 
@@ -417,17 +443,22 @@ class Timeline:
         codes, values = self.args.codes(key, self._sources())
         return codes[self.spans.source], values
 
+    def arg_values(self, key: str, rows: npt.NDArray[Any]) -> tuple[Int32, list[Any]]:
+        """A code per given row (-1 none), shape (k,), and the distinct decoded values among them."""
+        return self.args.values_at(key, self.spans.source[rows])
+
     def _sources(self) -> int:
         top = int(self.spans.source.max()) + 1 if len(self.spans) else 0
         return max(top, int(self.args.event[-1]) + 1 if len(self.args) else 0)
 
-    def match_names(self, test: Any) -> Bool:
-        """`test(name)` per row, called once per distinct name. Shape (n,)."""
-        used = np.unique(self.spans.name)
+    def match_names(self, test: Any, among: Bool | None = None) -> Bool:
+        """`test(name)` per row, called once per distinct name; False outside of `among`. Shape (n,)."""
         table = np.zeros(max(len(self.strings), 1), dtype=bool)
-        for code in used:
-            table[code] = bool(test(self.strings[int(code)]))
-        return table[self.spans.name]
+        table[self.spans.name if among is None else self.spans.name[among]] = True
+        for code in np.flatnonzero(table).tolist():
+            table[code] = bool(test(self.strings[code]))
+        found = table[self.spans.name]
+        return found if among is None else found & among
 
     # -- views for people --------------------------------------------------------------------------
 
