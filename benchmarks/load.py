@@ -172,24 +172,25 @@ def one_load(path: Path) -> str:
     return f"{len(session.timeline)} spans"
 
 
-def one_rules(path: Path) -> str:
-    from stallscope.analyzers.engine import analyse
-    from stallscope.profiler.readers import load
-
-    report = analyse(load(path))
-    return f"{len(report.findings)} findings"
-
-
-def one_html(path: Path) -> str:
-    from stallscope.analyzers.engine import analyse
-    from stallscope.exporters import html
+def _analysed(path: Path) -> tuple[Any, Any]:
+    from stallscope.analyzers import analyze
     from stallscope.profiler.readers import load
 
     session = load(path)
-    report = analyse(session)
+    return session, analyze(session)
+
+
+def one_rules(path: Path) -> str:
+    return f"{len(_analysed(path)[1].findings)} findings"
+
+
+def one_html(path: Path) -> str:
+    from stallscope.exporters import html
+
+    session, report = _analysed(path)
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "report.html"
-        html.write(report, session, out)
+        html.export(session, report, out)
         return f"{out.stat().st_size / 1e6:.1f} MB of HTML"
 
 
@@ -305,7 +306,15 @@ def main() -> None:
             events, size = map(int, note.read_text().split())
         else:
             # in a process of its own: a child's peak memory counts what its parent held when it was started
-            made = [sys.executable, __file__, "--make", str(path), "--size", str(options.size), *options.traces]
+            made = [
+                sys.executable,
+                __file__,
+                "--make",
+                str(path),
+                "--size",
+                str(options.size),
+                *options.traces,
+            ]
             subprocess.run([str(part) for part in made], check=True)
             events, size = map(int, note.read_text().split())
         print(f"{events} events, {size / 1e6:.0f} MB of JSON, {path.stat().st_size / 1e6:.0f} MB gzipped")

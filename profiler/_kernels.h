@@ -30,6 +30,8 @@ static int fit(const Arrays *a, int from, int to, size_t length) {
 /* Differences and sums of absurd times wrap instead of being undefined. */
 static inline int64_t difference(int64_t a, int64_t b) { return (int64_t)((uint64_t)a - (uint64_t)b); }
 
+static inline int64_t total(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
+
 static inline int64_t saturating_add(int64_t a, int64_t b) {
     if (b > 0 && a > INT64_MAX - b) return INT64_MAX;
     if (b < 0 && a < INT64_MIN - b) return INT64_MIN;
@@ -119,7 +121,7 @@ static ptrdiff_t kernel_union(const Arrays *a) {
         int apart = !empty & (s > reach);
         last += (size_t)apart;
         from = apart ? s : from;
-        reach = !empty & (e > reach) ? e : reach;
+        reach = (!empty & (e > reach)) ? e : reach;
         out_start[last] = from;
         out_end[last] = reach;
     }
@@ -159,7 +161,7 @@ static Piece *cover_of(size_t m, const int64_t *start, const int64_t *end) {
     piece[0] = (Piece){INT64_MIN, INT64_MIN, 0};
     for (size_t i = 0; i < m; i++) {
         piece[i + 1] = (Piece){start[i], end[i], before};
-        before += difference(end[i], start[i]);
+        before = total(before, difference(end[i], start[i]));
     }
     piece[m + 1] = (Piece){INT64_MAX, INT64_MAX, before};
     return piece;
@@ -191,7 +193,7 @@ static inline size_t last_piece(const Piece *piece, size_t m, size_t near, int64
 }
 
 static inline int64_t cover_before(const Piece *piece, int64_t t) {
-    return piece->before + difference(t < piece->end ? t : piece->end, piece->start);
+    return total(piece->before, difference(t < piece->end ? t : piece->end, piece->start));
 }
 
 /* With `parent`, each span's cover is taken from its parent's: what is left is self time in the set. Children

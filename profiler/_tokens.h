@@ -198,7 +198,9 @@ enum { ARG_INT, ARG_FLOAT, ARG_STRING, ARG_JSON, ARG_CONST, ARG_BIGINT, ARG_SPIL
 /* Where in an event the parser stands: the key before decides what is likely to follow. */
 enum { AT_START, AT_PH, AT_CAT, AT_NAME, AT_PID, AT_TID, AT_TS, AT_DUR, AT_ID, AT_ID2, AT_ARGS, AT_OTHER,
        AT_ARGS_START, AT_ARGS_END, AT_ARG };
-#define ARG_STATES 4096
+#if !defined(ARG_STATES)
+#define ARG_STATES 4096 /* a power of two */
+#endif
 #define STATES (AT_ARG + ARG_STATES)
 
 enum { KEY_EVENT, KEY_ARG, END_ARGS, END_EVENT };

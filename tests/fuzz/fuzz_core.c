@@ -1,0 +1,227 @@
+/* Feeds anything to the compiled core: no crash, no leak, no undefined behaviour, bounded memory, and the same
+ * result however the input is cut into chunks and whichever instructions read it.
+ *
+ * With clang:  -fsanitize=fuzzer,address,undefined   coverage-guided, see README.md
+ * With gcc:    -fsanitize=address,undefined -DSTANDALONE   mutates a few seeds at random
+ */
+#include <stdio.h>
+
+#include "../../profiler/_kernels.h"
+#include "../../profiler/_tokeniser.h"
+
+#define CHECK(condition)                                                      \
+    do {                                                                      \
+        if (!(condition)) {                                                   \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);   \
+            abort();                                                          \
+        }                                                                     \
+    } while (0)
+
+/* Stand-ins for the Python side: they read all they are given and answer at random lengths. */
+static Status clean_text(Tokens *t, const u8 *p, size_t n, int64_t offset) {
+    CHECK(offset >= 0);
+    if (bytes_set(&t->clean, p, n) < 0) return NO_MEMORY;
+    for (size_t i = 0; i < n; i++)
+        if (p[i] >= 0x80 || p[i] < 0x20) t->clean.data[i] = '?';
+    return OK;
+}
+
+static Status repair(Tokens *t, const u8 *p, size_t n, int64_t offset, int final, size_t *skip) {
+    static const char event[] = "{\"ph\":\"X\",\"name\":\"mended\",\"ts\":1,\"args\":{\"a\":[1]}}";
+    CHECK(offset >= 0 && n > 0);
+    *skip = 0;
+    for (size_t i = 1; i + 1 < n; i++) /* the next opening brace, wherever it is */
+        if (p[i] == '{' && p[i + 1] == '"') {
+            *skip = i;
+            break;
+        }
+    if (*skip == 0 && final) *skip = n;
+    if (*skip % 3 == 0) return bytes_set(&t->clean, (const u8 *)event, sizeof event - 1) < 0 ? NO_MEMORY : OK;
+    t->clean.length = 0;
+    return OK;
+}
+
+static size_t held(const Tokens *t) {
+    size_t total = 0;
+    for (int i = 0; i < COLUMNS; i++)
+        if (t->column[i]) total += (i < EVENT_COLUMNS ? t->row_room : t->arg_room) * column_size[i];
+    const Table *tables[] = {&t->strings, &t->keys, &t->odd};
+    for (int i = 0; i < 3; i++)
+        total += tables[i]->text.room + (size_t)tables[i]->room * 12 + ((size_t)tables[i]->mask + 1) * 4;
+    return total + t->carry.room + t->scratch.room + t->clean.room + t->mended.room + t->spill.room;
+}
+
+typedef struct {
+    size_t rows, args;
+    int32_t strings;
+    int done;
+    uint64_t sum;
+} Outcome;
+
+/* Codes depend on the order of first sight, which damage changes; texts, numbers and counts do not. */
+static Outcome outcome_of(const Tokens *t) {
+    Outcome o = {t->rows, t->args, t->strings.count, t->done, 0};
+    for (size_t i = 0; i < t->rows; i++) {
+        if (t->column[COL_TS]) o.sum = fold(o.sum ^ (uint64_t)((int64_t *)t->column[COL_TS])[i], 0x9e3779b97f4a7c15u);
+        if (t->column[COL_PH]) o.sum ^= ((u8 *)t->column[COL_PH])[i];
+        int32_t name = t->column[COL_NAME] ? ((int32_t *)t->column[COL_NAME])[i] : -1;
+        CHECK(name >= -1 && name < t->strings.count);
+        if (name >= 0)
+            o.sum ^= text_hash(t->strings.text.data + t->strings.start[name],
+                               (size_t)(t->strings.start[name + 1] - t->strings.start[name]), 7);
+    }
+    for (size_t i = 0; i < t->args; i++) {
+        int tag = ((u8 *)t->column[COL_ARG_TAG])[i], key = ((uint16_t *)t->column[COL_ARG_KEY])[i];
+        int64_t value = ((int64_t *)t->column[COL_ARG_VALUE])[i];
+        size_t row = (size_t)((int32_t *)t->column[COL_ARG_EVENT])[i];
+        CHECK(key < t->keys.count && row < t->rows);
+        CHECK(i == 0 || row >= (size_t)((int32_t *)t->column[COL_ARG_EVENT])[i - 1]);
+        if (tag == ARG_STRING || tag == ARG_JSON || tag == ARG_BIGINT)
+            CHECK(value >= 0 && value < t->strings.count);
+        else if (tag == ARG_SPILLED)
+            CHECK((value >> 24) + (value & 0xffffff) <= t->spilled);
+        else
+            o.sum = fold(o.sum ^ (uint64_t)value, 0xbf58476d1ce4e5b9u);
+    }
+    return o;
+}
+
+static Outcome tokenise(const u8 *data, size_t size, const char *isa, size_t chunk, size_t budget, int keep) {
+    Tokens *t = tokens_new(0x1234567);
+    CHECK(t);
+    t->clean_text = clean_text;
+    t->repair = repair;
+    t->text_budget = budget;
+    t->keep = keep;
+    if (!tokens_choose(t, isa)) tokens_choose(t, "");
+    tokens_begin(t, 0);
+    for (size_t at = 0; at < size && !t->done; at += chunk) {
+        size_t n = size - at < chunk ? size - at : chunk, used = 0;
+        u8 *copy = malloc(n); /* so that a byte too far is noticed */
+        CHECK(copy);
+        memcpy(copy, data + at, n);
+        Status status = tokens_feed(t, copy, n, &used);
+        free(copy);
+        CHECK(status <= BAD && used <= n);
+    }
+    if (!t->done) CHECK(tokens_finish(t) <= BAD);
+    CHECK(held(t) <= 4 * size + ((size_t)64 << 20));
+    Outcome o = outcome_of(t);
+    if (keep)
+        CHECK(t->strings.count == 0 || is_clean_text(t->strings.text.data, 0));
+    else
+        CHECK(t->strings.count == 0 && t->args == 0);
+    tokens_free(t);
+    return o;
+}
+
+static void *array(Arrays *a, const u8 **data, size_t *size, size_t items, size_t item_size) {
+    void *memory = malloc(items * item_size + 1);
+    CHECK(memory);
+    for (size_t i = 0; i < items; i++) { /* small numbers collide more often */
+        int64_t v = *size ? (int8_t)**data : 0;
+        if (*size) (*data)++, (*size)--;
+        if (v == -128) v = INT64_MIN;
+        if (v == 127) v = INT64_MAX;
+        if (item_size == 8)
+            ((int64_t *)memory)[i] = v;
+        else
+            ((int32_t *)memory)[i] = (int32_t)v;
+    }
+    a->at[a->count] = memory;
+    a->length[a->count++] = items;
+    return memory;
+}
+
+static void kernels(const u8 *data, size_t size) {
+    static const struct {
+        Kernel kernel;
+        const char *items;
+    } all[] = {{kernel_nest, "iqqiiqq"}, {kernel_union, "qqqq"},  {kernel_intersect, "aabbcc"}, {kernel_covered, "aaqqq"},
+               {kernel_self_inside, "aaqqiq"}, {kernel_join, "1qbj"}, {kernel_group, "qqii"}};
+    if (size < 2) return;
+    size_t which = data[0] % (sizeof all / sizeof *all), n = data[1] % 40, m = (data[1] * 7u) % 23;
+    data += 2, size -= 2;
+    Arrays a = {.count = 0};
+    for (const char *c = all[which].items; *c; c++) {
+        size_t items = *c == '1' ? 1 : *c == 'a' || *c == 'b' || *c == 'j' ? m : *c == 'c' ? 2 * m : n;
+        array(&a, &data, &size, items, *c == 'i' || *c == 'j' ? 4 : 8);
+    }
+    CHECK(all[which].kernel(&a) >= -1);
+    a.length[a.count - 1]++; /* a length that does not fit is refused */
+    CHECK(all[which].kernel(&a) == KERNEL_MISMATCH || all[which].kernel == kernel_union ||
+          all[which].kernel == kernel_intersect || all[which].kernel == kernel_group);
+    for (int i = 0; i < a.count; i++) free(a.at[i]);
+}
+
+int LLVMFuzzerTestOneInput(const u8 *data, size_t size) {
+    if (size < 2) return 0;
+    static const size_t chunks[] = {1, 3, 17, 64, 65, 100, 300, 5000};
+    if (data[0] == 0xff) {
+        kernels(data + 1, size - 1);
+        return 0;
+    }
+    size_t chunk = chunks[data[0] & 7], budget = data[0] & 8 ? 100 : (size_t)1 << 27;
+    Outcome whole = tokenise(data + 1, size - 1, "", size, budget, 1);
+    Outcome cut = tokenise(data + 1, size - 1, data[0] & 16 ? "sse2" : "word", chunk, budget, 1);
+    if (budget > 100 && memcmp(&whole, &cut, sizeof whole) != 0) {
+        fprintf(stderr, "cut in pieces of %zu: %zu rows %zu args %d texts, whole: %zu rows %zu args %d texts\n", chunk,
+                cut.rows, cut.args, cut.strings, whole.rows, whole.args, whole.strings);
+        CHECK(whole.rows == cut.rows && whole.sum == cut.sum && whole.args == cut.args);
+    }
+    if (data[0] & 32) tokenise(data + 1, size - 1, "", chunk, budget, 0);
+    return 0;
+}
+
+#if defined(STANDALONE)
+static const char *const seeds[] = {
+    "\x05{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"aten::mm\",\"pid\":1,\"tid\":\"stream 7\",\"ts\":1000.5,\"dur\":5.25,"
+    "\"args\":{\"External id\":12,\"Input Dims\":[[1,2],[3]],\"s\":\"t\\\"\\u00e9\",\"f\":0.125,\"o\":{\"a\":[{\"b\":null}]}}},\n"
+    "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":0,\"args\":{\"name\":\"python\"}}]tail",
+    "\x03\n  {\n    \"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"k\\\\x\", \"pid\": 0, \"tid\": 7,\n    \"ts\": "
+    "1736405443871413.640, \"dur\": 12,\n    \"args\": {\n      \"correlation\": 18446744073709551616, \"x\": 1e-5, "
+    "\"y\": true\n    }\n  },\n  {},null,\"text\",[1,[2]],-1.5e3\n  ]",
+    "\x21{\"ph\":\"b\",\"id\":\"0x1\",\"id2\":{\"local\":\"0x2\"},\"ts\":\"1060.0\"},{\"ph\":\"C\",\"ts\":nan,tid\":0},{\"ph\":3}",
+    "\xff\x01\x20" "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz",
+};
+
+static uint64_t state = 88172645463325252u;
+static uint64_t next_random(void) {
+    state ^= state << 13;
+    state ^= state >> 7;
+    return state ^= state << 17;
+}
+
+int main(int argc, char **argv) {
+    static const char special[] = "\"\\{}[],:\n 0-.eEn\xff\x80t";
+    long rounds = argc > 1 ? atol(argv[1]) : 10000;
+    u8 buffer[4096];
+    for (long round = 0; round < rounds; round++) {
+        const char *seed = seeds[next_random() % (sizeof seeds / sizeof *seeds)];
+        size_t size = strlen(seed);
+        memcpy(buffer, seed, size);
+        for (uint64_t edits = next_random() % 6; edits > 0; edits--) {
+            size_t at = next_random() % size, n = next_random() % 40;
+            switch (next_random() % 5) {
+            case 0: buffer[at] = (u8)special[next_random() % (sizeof special - 1)]; break;
+            case 1: buffer[at] = (u8)next_random(); break;
+            case 2: /* drop a piece */
+                n = n < size - at ? n : size - at - 1;
+                memmove(buffer + at, buffer + at + n, size - at - n);
+                size -= n;
+                break;
+            case 3: /* repeat a piece */
+                n = n < size - at ? n : size - at;
+                if (size + n > sizeof buffer) break;
+                memmove(buffer + at + n, buffer + at, size - at);
+                size += n;
+                break;
+            default: size = at > 2 ? at : 2; /* cut */
+            }
+        }
+        LLVMFuzzerTestOneInput(buffer, size);
+    }
+    printf("%ld inputs\n", rounds);
+    return 0;
+}
+#endif
