@@ -361,7 +361,7 @@ class Agent:
         inherited, self._wakeup = self._wakeup, (-1, -1)
         reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         known = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-        unused = inherited
+        unused: tuple[int, ...] = inherited
         if known in (-1, inherited[1]):
             self._wakeup = (reader, writer)
         else:  # somebody else's, asyncio's for one

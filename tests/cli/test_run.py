@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from stallscope.cli.main import cli
+from stallscope.profiler.kinds import Kind
 from support.recording import Ended, environment, plain, recorded, session_of
 
 SCRIPTS = {
@@ -182,7 +183,7 @@ def test_a_signal_to_the_launcher_ends_the_target_as_it_would_end_python(signum:
 
 def _functions(cwd: Path) -> list[dict[str, object]]:
     timeline = session_of(cwd).timeline
-    return [timeline.arguments(int(row)) for row in timeline.rows(0)]
+    return [timeline.arguments(int(row)) for row in timeline.rows(Kind.PYTHON)]
 
 
 # -- what is checked before the target starts ----------------------------------------------------------
