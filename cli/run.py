@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -89,6 +90,8 @@ def command(ctx: click.Context, /, **options: Any) -> None:
     run = _Run(target, options)
     status = run.record()
     found = run.finish(status)
+    sys.stdout.flush()
+    sys.stderr.flush()
     ctx.exit(launch.die_like(status) or found)
 
 
@@ -136,7 +139,11 @@ class _Run:
             self._say(f"interrupted; the raw recording is kept. Next: {_shell('analyze', self.folder)}")
             return 0
         except StallscopeError as error:
-            self._say(str(error))
+            click.echo(f"stallscope: {error}", err=True)
+            return 0
+        except Exception:  # noqa: BLE001 - a fault of ours must not become the target's exit status
+            traceback.print_exc()
+            self._say(f"stallscope: this is a fault of ours. Next: {_shell('analyze', self.folder)}")
             return 0
         if report is None:
             self._say(f"session: {self.folder}\nnext: {_shell('analyze', self.folder)}")

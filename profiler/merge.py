@@ -594,19 +594,28 @@ class _Merge:
             self.notes.add("no-window", "warning", "no operator window was recorded")
         if self.windows and not any(w["device_events"] for w in self.windows):
             self.notes.add(
-                "no-device-activity",
-                "warning",
-                "no device activity was recorded: the script computed on the CPU, used no device while the window "
-                "was open, or this torch is a CPU build",
+                "no-device-activity", "warning", f"no device activity was recorded: {self._why_no_device()}"
             )
+
+    def _why_no_device(self) -> str:
+        """The likeliest cause, from what the windows were asked to record."""
+        asked = {a for w in self.windows for a in w["activities"]} - {"cpu"}
+        if asked:
+            return (
+                f"{', '.join(sorted(asked))} activity was asked for and none came. Either nothing ran there while the "
+                "window was open, or the profiler lacks permission for the device (containers and shared machines)"
+            )
+        if any(p.framework.get("build") == "cpu" for p in self.processes):
+            return "this torch is a CPU build, so the script computed on the CPU"
+        return "the script had not begun to use a device when the window opened, or was told to leave it out"
 
     def _facts(self, origin: int) -> dict[str, Any]:
         main = self.processes[0]
         settings = dict(self.raw.manifest.get("settings", {}))
         facts: dict[str, Any] = {
-            "source": self.raw.folder.parent.name if self.raw.folder.name == "raw" else self.raw.folder.name,
+            "source": _process_name(main),
             "format": "stallscope-recording",
-            "producer": f"stallscope {self.raw.manifest.get('stallscope', '')}",
+            "producer": f"stallscope {self.raw.manifest.get('kind', 'run')}",
             "argv": self.raw.manifest.get("argv", []),
             "host": self.raw.manifest.get("host", {}),
             "python": main.start.get("python", ""),

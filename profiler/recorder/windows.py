@@ -133,7 +133,7 @@ class WindowController:
             return
         with self._lock:
             if self.state == OPEN and now - self._open_ns >= self._limit_ns:
-                self._close("time")
+                self._close("time" if self._steps_running else "idle")
             elif self.state == OPEN and self._idle(now):
                 self._close("idle")
             if self.state == WAITING and (self._settings.whole or self.at_once):
