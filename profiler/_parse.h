@@ -69,215 +69,42 @@ static const u8 *SCAN(nested)(Tokens *t, const u8 *p, const u8 *end) {
     }
 }
 
-/* true, false or null: *value becomes 1, 0 or -1. Anything else bare, such as nan, is for the callback. */
-static const u8 *SCAN(word)(Tokens *t, const u8 *p, const u8 *end, int64_t *value) {
+/* Reads any value. A number is read only if the byte behind it is there and ends it; words other than true,
+ * false and null, such as nan, are for the callback. */
+static inline const u8 *SCAN(value)(Tokens *t, const u8 *p, const u8 *end, Value *v) {
     static const char *const words[] = {"false", "true", "null"};
-    for (int w = 0; w < 3; w++) {
-        size_t n = strlen(words[w]);
-        if (memcmp(p, words[w], n) != 0) continue;
-        p += n;
-        if (p >= end || !ends_token(*p)) return SCAN(stop)(t, p, end);
-        *value = w == 2 ? -1 : w;
-        return p;
-    }
-    return SCAN(stop)(t, end - p < 8 ? end : p, end); /* it may be a word the chunk cuts */
-}
-
-static const u8 *SCAN(number)(Tokens *t, const u8 *p, const u8 *end, Number *out) {
-    if (!number_shape(p, end, out)) return SCAN(stop)(t, end - p < 8 ? end : p, end);
-    if (out->end >= end || !ends_token(*out->end)) return SCAN(stop)(t, out->end, end);
-    return out->end;
-}
-
-/* Any value, forgotten. */
-static const u8 *SCAN(skip_value)(Tokens *t, const u8 *p, const u8 *end) {
-    const u8 *text;
-    size_t n;
-    int escaped;
-    int64_t value;
-    Number number;
-    if (*p == '"') return SCAN(string)(t, p, end, &text, &n, &escaped);
-    if (*p == '{' || *p == '[') return SCAN(nested)(t, p, end);
-    if (is_digit(*p) || *p == '-') return SCAN(number)(t, p, end, &number);
-    return SCAN(word)(t, p, end, &value);
-}
-
-/* ts and dur: a number, a number in quotes, or nothing usable. */
-static inline const u8 *SCAN(time)(Tokens *t, const u8 *p, const u8 *end, int64_t *out) {
-    const u8 *next = NULL;
-    if (LIKELY(is_digit(*p) || *p == '-')) next = plain_ns(p, out);
-    if (LIKELY(next && next < end && ends_token(*next))) return next;
-    *out = NO_TIME;
-    Number number;
-    if (is_digit(*p) || *p == '-') {
-        next = SCAN(number)(t, p, end, &number);
-        if (next) *out = number_ns(&number);
-        return next;
-    }
-    if (*p != '"') return SCAN(skip_value)(t, p, end);
-    const u8 *text;
-    size_t n;
-    int escaped;
-    next = SCAN(string)(t, p, end, &text, &n, &escaped);
-    if (!next) return NULL;
-    while (n && is_space(*text)) text++, n--;
-    while (n && is_space(text[n - 1])) n--;
-    const u8 *stop = text + n;
-    if (n && *text == '+') text++;
-    if (text < stop && number_shape(text, stop, &number) && number.end == stop) *out = number_ns(&number);
-    return next;
-}
-
-/* pid, tid and id, encoded as ids.py says. */
-static inline const u8 *SCAN(id)(Tokens *t, const u8 *p, const u8 *end, int64_t *out) {
     u8 c = *p;
-    if (LIKELY(is_digit(c))) { /* up to 17 digits */
-        const u8 *s = p;
-        int64_t v = 0;
-        for (int i = 0; i < 17 && is_digit(*s); i++) v = v * 10 + (*s++ - '0');
-        if (LIKELY(s < end && ends_token(*s))) {
-            *out = v;
-            return s;
-        }
-    }
-    const u8 *text = p, *next;
-    size_t n;
-    int escaped = 0;
-    Number number;
+    const u8 *next = p;
+    v->text = p;
+    v->escaped = 0;
     if (c == '"') {
-        next = SCAN(string)(t, p, end, &text, &n, &escaped);
-        if (!next) return NULL;
-        /* decimal text that is written as a number would be, is that number */
-        if (!escaped && n && n <= 19 && is_digit(*text) && (*text != '0' || n == 1) &&
-            number_shape(text, next - 1, &number) && number.end == next - 1 &&
-            number_integer(&number, TEXT_ID_BASE, out))
-            return next;
-    } else if (is_digit(c) || c == '-') {
-        double d = 0.5;
-        next = SCAN(number)(t, p, end, &number);
-        if (!next || number_integer(&number, TEXT_ID_BASE, out)) return next;
-        if ((number.fraction_digits || number.has_exponent) && number_double(t, &number, &d) != OK) {
-            t->why = NO_MEMORY;
-            return NULL;
-        }
-        if (d > -4e18 && d < 9e18 && d == (double)(int64_t)d) {
-            *out = (int64_t)d;
-            return next;
-        }
-        n = (size_t)(next - p);
-    } else if (c == '{' || c == '[') {
-        next = SCAN(nested)(t, p, end);
-        if (!next) return NULL;
-        n = (size_t)(next - p);
-    } else {
-        next = SCAN(word)(t, p, end, out);
-        if (*out < 0) *out = NO_ID;
-        return next;
+        v->kind = STRING;
+        return SCAN(string)(t, p, end, &v->text, &v->n, &v->escaped);
     }
-    int32_t code = intern_string(t, &t->strings, text, n, escaped);
-    if (code < 0 && t->why > BAD) return NULL;
-    *out = code < 0 ? NO_ID : TEXT_ID_BASE - code;
-    return next;
-}
-
-/* name and cat: a string; anything else but null by its text. */
-static inline const u8 *SCAN(label)(Tokens *t, const u8 *p, const u8 *end, int32_t *out) {
-    const u8 *text = p, *next;
-    size_t n;
-    int escaped = 0;
-    if (LIKELY(*p == '"')) {
-        next = SCAN(string)(t, p, end, &text, &n, &escaped);
-        if (!next) return NULL;
-    } else {
-        next = SCAN(skip_value)(t, p, end);
-        *out = -1;
-        if (!next || *p == 'n') return next;
-        n = (size_t)(next - p);
-    }
-    *out = intern_string(t, &t->strings, text, n, escaped);
-    return t->why > BAD ? NULL : next;
-}
-
-static inline const u8 *SCAN(phase)(Tokens *t, const u8 *p, const u8 *end, u8 *out) {
-    if (LIKELY(p[0] == '"' && p[2] == '"' && p[1] != '\\' && p[1] != '"')) {
-        *out = p[1] < 127 ? p[1] : 127;
-        return p + 3;
-    }
-    *out = 0;
-    if (*p != '"') return SCAN(skip_value)(t, p, end);
-    const u8 *text;
-    size_t n;
-    int escaped;
-    const u8 *next = SCAN(string)(t, p, end, &text, &n, &escaped);
-    if (!next || n == 0) return next;
-    *out = text[0] < 127 ? text[0] : 127;
-    if (escaped && text[0] == '\\' && unescape(t, text, n) == OK && t->scratch.length)
-        *out = t->scratch.data[0] < 127 ? t->scratch.data[0] : 127;
-    return next;
-}
-
-/* One argument's value, stored. */
-static inline const u8 *SCAN(argument)(Tokens *t, const u8 *p, const u8 *end, int key) {
-    u8 c = *p;
-    int64_t value;
-    int tag;
-    const u8 *next;
     if (is_digit(c) || c == '-') {
-        const u8 *s = p + (c == '-');
-        int64_t v = 0;
-        for (int i = 0; i < 17 && is_digit(*s); i++) v = v * 10 + (*s++ - '0');
-        tag = ARG_INT;
-        value = c == '-' ? -v : v;
-        next = s;
-        Number number;
-        if (UNLIKELY(s >= end || !ends_token(*s) || s == p + 1 - is_digit(c))) {
-            next = SCAN(number)(t, p, end, &number);
-            if (!next) return NULL;
-            if (!number_integer(&number, INT64_MIN, &value)) {
-                double d = 0;
-                tag = number.fraction_digits || number.has_exponent ? ARG_FLOAT : ARG_BIGINT;
-                if (tag == ARG_BIGINT)
-                    value = intern_string(t, &t->strings, p, (size_t)(next - p), 0);
-                else if (number_double(t, &number, &d) != OK)
-                    t->why = NO_MEMORY;
-                else
-                    memcpy(&value, &d, 8);
-                if (UNLIKELY(d - d != 0)) return SCAN(stop)(t, p, end); /* too large for a double */
-            }
-        }
-    } else if (c == '"') {
-        const u8 *text;
-        size_t n;
-        int escaped;
-        next = SCAN(string)(t, p, end, &text, &n, &escaped);
-        if (!next) return NULL;
-        tag = ARG_STRING;
-        if (UNLIKELY(t->strings.text.length > t->text_budget && n > 32 && !escaped && is_clean_text(text, n))) {
-            uint32_t at;
-            value = table_find(&t->strings, text, n, text_hash(text, n, t->seed), &at);
-            if (value < 0 && t->keep) {
-                tag = ARG_SPILLED;
-                if (spill_text(t, text, n, &value) != OK) t->why = NO_MEMORY;
-            }
-        } else {
-            value = intern_string(t, &t->strings, text, n, escaped);
+        const u8 *digits = p + (c == '-');
+        v->integer = 0;
+        for (next = digits; next < digits + 17 && is_digit(*next); next++) v->integer = v->integer * 10 + (*next - '0');
+        if (c == '-') v->integer = -v->integer;
+        v->kind = INTEGER;
+        if (UNLIKELY(next == digits || next >= end || !ends_token(*next))) {
+            v->kind = NUMBER;
+            next = number_shape(p, end, &v->number) ? v->number.end : end - p < 8 ? end : p;
+            if (next == p || next >= end || !ends_token(*next)) return SCAN(stop)(t, next, end);
         }
     } else if (c == '{' || c == '[') {
+        v->kind = NESTED;
         next = SCAN(nested)(t, p, end);
         if (!next) return NULL;
-        tag = ARG_JSON;
-        value = t->keep ? intern(t, &t->strings, p, (size_t)(next - p)) : -1;
     } else {
-        next = SCAN(word)(t, p, end, &value);
-        if (!next) return NULL;
-        tag = ARG_CONST;
+        int w = 0;
+        while (w < 3 && memcmp(p, words[w], strlen(words[w])) != 0) w++;
+        next = w < 3 ? p + strlen(words[w]) : end - p < 8 ? end : p;
+        if (w == 3 || next >= end || !ends_token(*next)) return SCAN(stop)(t, next, end);
+        v->kind = WORD;
+        v->integer = w == 2 ? -1 : w;
     }
-    if (UNLIKELY(t->why > BAD)) return NULL;
-    Status status = put_arg(t, key, tag, value);
-    if (UNLIKELY(status != OK)) {
-        t->why = status;
-        return NULL;
-    }
+    v->n = (size_t)(next - p);
     return next;
 }
 
@@ -358,16 +185,16 @@ static inline const u8 *SCAN(next_key)(Tokens *t, const u8 *p, const u8 *end, in
 
 /* p is at the opening brace of an event: stores it and returns the place behind it. */
 static const u8 *SCAN(event)(Tokens *t, const u8 *p, const u8 *end) {
-    Row row = {NO_TIME, NO_TIME, NO_ID, NO_ID, NO_ID, -1, -1, 0};
-    size_t args_from = t->args;
+    Row row = no_row;
+    size_t args_from = t->args_from = t->args;
     int state = AT_START, in_args = 0, kind = 0, key = 0;
-    int64_t id2 = NO_ID, keys_dropped = t->keys_dropped;
+    int64_t keys_dropped = t->keys_dropped;
     p++;
     for (;;) {
         p = SCAN(next_key)(t, p, end, state, in_args, &kind, &key);
         if (UNLIKELY(!p)) break;
         if (kind == END_EVENT) {
-            if (row.id == NO_ID) row.id = id2;
+            if (row.id == NO_ID) row.id = row.id2;
             Status status = put_row(t, &row, args_from);
             if (LIKELY(status == OK)) return p;
             t->why = status;
@@ -383,38 +210,34 @@ static const u8 *SCAN(event)(Tokens *t, const u8 *p, const u8 *end) {
             t->why = MORE;
             break;
         }
+        Value v;
+        Status status = OK;
         if (kind == KEY_ARG) {
-            p = SCAN(argument)(t, p, end, key);
             state = AT_ARG + (key & (ARG_STATES - 1));
-            if (UNLIKELY(!p)) break;
-            if (UNLIKELY(p >= end)) {
-                t->why = MORE;
-                break;
-            }
-            continue;
-        }
-        state = key;
-        switch (key) {
-        case AT_PH: p = SCAN(phase)(t, p, end, &row.ph); break;
-        case AT_CAT: p = SCAN(label)(t, p, end, &row.cat); break;
-        case AT_NAME: p = SCAN(label)(t, p, end, &row.name); break;
-        case AT_PID: p = SCAN(id)(t, p, end, &row.pid); break;
-        case AT_TID: p = SCAN(id)(t, p, end, &row.tid); break;
-        case AT_TS: p = SCAN(time)(t, p, end, &row.ts); break;
-        case AT_DUR: p = SCAN(time)(t, p, end, &row.dur); break;
-        case AT_ID: p = SCAN(id)(t, p, end, &row.id); break;
-        case AT_ID2: p = SCAN(id)(t, p, end, &id2); break;
-        case AT_ARGS:
+            p = SCAN(value)(t, p, end, &v);
+            if (LIKELY(p)) status = put_value(t, key, &v);
+        } else if (key == AT_ARGS && *p == '{') {
             t->args = args_from; /* a repeated key: the last one counts */
-            if (*p == '{') {
-                p++;
-                in_args = 1;
-                state = AT_ARGS_START;
-            } else {
-                p = SCAN(skip_value)(t, p, end);
+            in_args = 1;
+            state = AT_ARGS_START;
+            p++;
+        } else if (key == AT_PH && p[0] == '"' && p[2] == '"' && p[1] != '\\' && p[1] != '"') {
+            state = key;
+            row.ph = p[1] < 127 ? p[1] : 127;
+            p += 3;
+        } else {
+            const u8 *quick = key == AT_TS || key == AT_DUR ? plain_ns(p, key == AT_TS ? &row.ts : &row.dur) : NULL;
+            state = key;
+            if (LIKELY(quick && quick < end && ends_token(*quick))) {
+                p = quick;
+                continue;
             }
+            p = SCAN(value)(t, p, end, &v);
+            if (LIKELY(p)) status = put_field(t, &row, key, &v);
+        }
+        if (UNLIKELY(status != OK)) {
+            t->why = status;
             break;
-        default: p = SCAN(skip_value)(t, p, end);
         }
         if (UNLIKELY(!p)) break;
         if (UNLIKELY(p >= end)) {
@@ -429,12 +252,12 @@ static const u8 *SCAN(event)(Tokens *t, const u8 *p, const u8 *end) {
 
 /* An element that is no event: a row of defaults. */
 static const u8 *SCAN(other_element)(Tokens *t, const u8 *p, const u8 *end) {
-    static const Row none = {NO_TIME, NO_TIME, NO_ID, NO_ID, NO_ID, -1, -1, 0};
-    const u8 *next = SCAN(skip_value)(t, p, end);
+    Value v;
+    const u8 *next = SCAN(value)(t, p, end, &v);
     if (!next) return NULL;
     const u8 *behind = SCAN(skip_space)(next, end);
     if (behind >= end || (*behind != ',' && *behind != ']')) return SCAN(stop)(t, behind, end);
-    Status status = put_row(t, &none, t->args);
+    Status status = put_row(t, &no_row, t->args);
     if (status == OK) return next;
     t->why = status;
     return NULL;

@@ -215,10 +215,28 @@ typedef struct {
 } Guess;
 
 typedef struct {
-    int64_t ts, dur, pid, tid, id;
+    int64_t ts, dur, pid, tid, id, id2;
     int32_t name, cat;
     u8 ph;
 } Row;
+static const Row no_row = {NO_TIME, NO_TIME, NO_ID, NO_ID, NO_ID, NO_ID, -1, -1, 0};
+
+/* The shape of a decimal number; the digits are not interpreted yet. */
+typedef struct {
+    const u8 *start, *whole, *fraction, *end;
+    int whole_digits, fraction_digits, negative, has_exponent;
+    int64_t exponent;
+} Number;
+
+/* A value as it stands in the text. */
+typedef struct {
+    enum { INTEGER, NUMBER, STRING, NESTED, WORD } kind;
+    int escaped;
+    const u8 *text; /* without the quotes of a string */
+    size_t n;
+    int64_t integer; /* of an INTEGER; true, false and null are 1, 0 and -1 */
+    Number number;
+} Value;
 
 typedef enum { OK, MORE, BAD, NO_MEMORY, RAISED } Status;
 
@@ -226,6 +244,7 @@ typedef struct Tokens Tokens;
 struct Tokens {
     void *column[COLUMNS]; /* NULL: every row holds the default */
     size_t rows, row_room, args, arg_room;
+    size_t args_from; /* the first argument of the event being read */
     Table strings, keys;
     Table odd; /* texts as written that a callback had to clean, so that each is cleaned once */
     Bytes odd_codes;
@@ -411,39 +430,6 @@ static int is_clean_text(const u8 *p, size_t n) {
     return 1;
 }
 
-static int hex4(const u8 *p) {
-    int v = 0;
-    for (int i = 0; i < 4; i++) {
-        u8 c = p[i], lower = c | 0x20;
-        if (is_digit(c))
-            v = v * 16 + (c - '0');
-        else if (lower >= 'a' && lower <= 'f')
-            v = v * 16 + (lower - 'a' + 10);
-        else
-            return -1;
-    }
-    return v;
-}
-
-static u8 *put_utf8(u8 *out, uint32_t c) {
-    if (c < 0x80) {
-        *out++ = (u8)c;
-    } else if (c < 0x800) {
-        *out++ = (u8)(0xc0 | c >> 6);
-        *out++ = (u8)(0x80 | (c & 63));
-    } else if (c < 0x10000) {
-        *out++ = (u8)(0xe0 | c >> 12);
-        *out++ = (u8)(0x80 | (c >> 6 & 63));
-        *out++ = (u8)(0x80 | (c & 63));
-    } else {
-        *out++ = (u8)(0xf0 | c >> 18);
-        *out++ = (u8)(0x80 | (c >> 12 & 63));
-        *out++ = (u8)(0x80 | (c >> 6 & 63));
-        *out++ = (u8)(0x80 | (c & 63));
-    }
-    return out;
-}
-
 /* Escapes that mean a control character where a path was meant: `C:\temp`, `torch\nn\x.py(3): f`. Only a
  * drive, or a backslash before the end of a Python file's name, is reason enough to ask the callback. */
 static int may_be_path(const u8 *p, size_t n) {
@@ -456,43 +442,25 @@ static int may_be_path(const u8 *p, size_t n) {
     return 0;
 }
 
-/* Resolves strict escapes into `scratch`. Returns OK; BAD where the callback has to decide. */
+/* Resolves the short escapes into `scratch`. Returns OK; BAD where the callback has to decide. */
 static Status unescape(Tokens *t, const u8 *p, size_t n) {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     if (bytes_reserve(&t->scratch, n) < 0) return NO_MEMORY;
     u8 *out = t->scratch.data;
     int controls = 0;
-    for (size_t i = 0; i < n;) {
-        u8 c = p[i];
-        if (c != '\\') {
-            *out++ = c;
-            i++;
+    for (size_t i = 0; i < n; i++) {
+        if (p[i] != '\\') {
+            *out++ = p[i];
             continue;
         }
-        if (n - i < 2) return BAD;
-        const char *known = p[i + 1] ? strchr(from, p[i + 1]) : NULL;
-        if (known) {
-            u8 plain = (u8)to[known - from];
-            controls |= plain < 0x20;
-            *out++ = plain;
-            i += 2;
-            continue;
-        }
-        int unit = p[i + 1] == 'u' && n - i >= 6 ? hex4(p + i + 2) : -1;
-        if (unit < 0 || (unit >= 0xdc00 && unit < 0xe000)) return BAD;
-        i += 6;
-        uint32_t code = (uint32_t)unit;
-        if (unit >= 0xd800 && unit < 0xdc00) {
-            int low = n - i >= 6 && p[i] == '\\' && p[i + 1] == 'u' ? hex4(p + i + 2) : -1;
-            if (low < 0xdc00 || low >= 0xe000) return BAD;
-            code = 0x10000 + ((code - 0xd800) << 10) + ((uint32_t)low - 0xdc00);
-            i += 6;
-        }
-        out = put_utf8(out, code);
+        const char *known = ++i < n && p[i] ? strchr(from, p[i]) : NULL;
+        if (!known) return BAD;
+        *out = (u8)to[known - from];
+        controls |= *out++ < 0x20;
     }
     t->scratch.length = (size_t)(out - t->scratch.data);
-    if (controls && may_be_path(p, n)) return BAD;
-    return OK;
+    memset(out, 0, 8); /* hashing reads a little further */
+    return controls && may_be_path(p, n) ? BAD : OK;
 }
 
 /* The code of a text in a table, added if it is new. -1 with t->why set: no memory. */
@@ -530,10 +498,7 @@ static inline int32_t intern_string(Tokens *t, Table *table, const u8 *p, size_t
     if (!t->keep) return -1;
     if (UNLIKELY(escaped)) {
         Status status = is_clean_text(p, n) ? unescape(t, p, n) : BAD;
-        if (status == OK) {
-            memset(t->scratch.data + t->scratch.length, 0, 8);
-            return intern(t, table, t->scratch.data, t->scratch.length);
-        }
+        if (status == OK) return intern(t, table, t->scratch.data, t->scratch.length);
         if (status == BAD) return intern_odd(t, table, p, n);
         t->why = status;
         return -1;
@@ -562,29 +527,6 @@ static int key_number(Tokens *t, const u8 *p, size_t n, int escaped) {
 /* ---------------------------------------------------------------------------------------------
  * Numbers
  */
-
-/* Eight decimal digits at once (little-endian), or -1. */
-static inline int64_t eight_digits(const u8 *p) {
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    uint64_t v = load64(p);
-    if (((v & 0xf0f0f0f0f0f0f0f0u) | (((v + 0x0606060606060606u) & 0xf0f0f0f0f0f0f0f0u) >> 4)) !=
-        0x3333333333333333u)
-        return -1;
-    v = (v & 0x0f0f0f0f0f0f0f0fu) * 2561 >> 8;
-    v = (v & 0x00ff00ff00ff00ffu) * 6553601 >> 16;
-    return (int64_t)((v & 0x0000ffff0000ffffu) * 42949672960001u >> 32);
-#else
-    (void)p;
-    return -1;
-#endif
-}
-
-/* The shape of a decimal number; the digits are not interpreted yet. */
-typedef struct {
-    const u8 *start, *whole, *fraction, *end;
-    int whole_digits, fraction_digits, negative, has_exponent;
-    int64_t exponent;
-} Number;
 
 static const u8 *digits_end(const u8 *p, const u8 *end) {
     while (p < end && is_digit(*p)) p++;
@@ -653,12 +595,7 @@ static inline const u8 *plain_ns(const u8 *p, int64_t *out) {
     p += negative;
     const u8 *digits = p;
     uint64_t v = 0;
-    int64_t eight = eight_digits(p);
-    if (eight >= 0) {
-        v = (uint64_t)eight;
-        p += 8;
-    }
-    for (int i = 0; i < 8 && is_digit(*p); i++) v = v * 10 + (uint64_t)(*p++ - '0');
+    for (int i = 0; i < 16 && is_digit(*p); i++) v = v * 10 + (uint64_t)(*p++ - '0');
     if (UNLIKELY(p == digits || p - digits > 16 || is_digit(*p) || v > 9000000000000000u)) return NULL;
     v *= 1000;
     if (*p == '.') {
@@ -743,4 +680,104 @@ static Status spill_text(Tokens *t, const u8 *p, size_t n, int64_t *place) {
     if (bytes_append(&t->spill, p, n) < 0) return NO_MEMORY;
     t->spilled += (int64_t)n;
     return OK;
+}
+
+/* ---------------------------------------------------------------------------------------------
+ * Values into columns. Each returns OK, BAD (the event is for the callback), or what went wrong.
+ */
+
+/* A time: a number, a number in quotes, or nothing usable. */
+static int64_t time_of(const Value *v) {
+    const u8 *p = v->text, *end = v->text + v->n;
+    Number number;
+    if (v->kind != INTEGER && v->kind != NUMBER && v->kind != STRING) return NO_TIME;
+    while (p < end && is_space(*p)) p++;
+    while (p < end && is_space(end[-1])) end--;
+    if (p < end && *p == '+') p++;
+    return p < end && number_shape(p, end, &number) && number.end == end ? number_ns(&number) : NO_TIME;
+}
+
+/* Decimal text that is written as a number would be, is that number. */
+static int is_plain_integer(const Value *v, Number *number) {
+    const u8 *end = v->text + v->n;
+    return !v->escaped && v->n && v->n <= 19 && is_digit(*v->text) && (*v->text != '0' || v->n == 1) &&
+           number_shape(v->text, end, number) && number->end == end;
+}
+
+/* pid, tid and id, encoded as ids.py says. */
+static Status put_id(Tokens *t, const Value *v, int64_t *out) {
+    Number number = v->number;
+    double d = 0.5;
+    *out = v->kind == WORD && v->integer < 0 ? NO_ID : v->integer;
+    if (v->kind == INTEGER || v->kind == WORD) return OK;
+    if (v->kind == NUMBER || (v->kind == STRING && is_plain_integer(v, &number))) {
+        if (number_integer(&number, TEXT_ID_BASE, out)) return OK;
+        if ((number.fraction_digits || number.has_exponent) && number_double(t, &number, &d) != OK) return NO_MEMORY;
+        *out = (int64_t)(d > -4e18 && d < 9e18 ? d : 0);
+        if (d == (double)*out) return OK;
+    }
+    int32_t code = intern_string(t, &t->strings, v->text, v->n, v->escaped);
+    if (t->why > BAD) return t->why;
+    *out = code < 0 ? NO_ID : TEXT_ID_BASE - code;
+    return OK;
+}
+
+/* The value of an event's own key. */
+static Status put_field(Tokens *t, Row *row, int key, const Value *v) {
+    switch (key) {
+    case AT_TS: row->ts = time_of(v); return OK;
+    case AT_DUR: row->dur = time_of(v); return OK;
+    case AT_PID: return put_id(t, v, &row->pid);
+    case AT_TID: return put_id(t, v, &row->tid);
+    case AT_ID: return put_id(t, v, &row->id);
+    case AT_ID2: return put_id(t, v, &row->id2);
+    case AT_NAME:
+    case AT_CAT: { /* anything but text and null goes by how it is written */
+        int none = v->kind == WORD && v->integer < 0;
+        int32_t code = none ? -1 : intern_string(t, &t->strings, v->text, v->n, v->escaped);
+        *(key == AT_NAME ? &row->name : &row->cat) = code;
+        return t->why > BAD ? t->why : OK;
+    }
+    case AT_PH: {
+        const u8 *letter = v->text;
+        if (v->escaped && v->text[0] == '\\' && unescape(t, v->text, v->n) == OK) letter = t->scratch.data;
+        row->ph = v->kind != STRING || v->n == 0 ? 0 : *letter < 127 ? *letter : 127;
+        return OK;
+    }
+    case AT_ARGS: t->args = t->args_from; return OK; /* a repeated key: the last one counts */
+    default: return OK;
+    }
+}
+
+/* The value of an argument. */
+static inline Status put_value(Tokens *t, int key, const Value *v) {
+    int64_t value = v->integer;
+    int tag = v->kind == INTEGER ? ARG_INT : ARG_CONST;
+    if (v->kind == STRING) {
+        uint32_t at;
+        tag = ARG_STRING;
+        int spill = t->strings.text.length > t->text_budget && v->n > 32 && !v->escaped && t->keep;
+        if (UNLIKELY(spill) && is_clean_text(v->text, v->n) &&
+            table_find(&t->strings, v->text, v->n, text_hash(v->text, v->n, t->seed), &at) < 0) {
+            tag = ARG_SPILLED;
+            if (spill_text(t, v->text, v->n, &value) != OK) return NO_MEMORY;
+        } else {
+            value = intern_string(t, &t->strings, v->text, v->n, v->escaped);
+        }
+    } else if (v->kind == NESTED) {
+        tag = ARG_JSON; /* looked at again when all is read, once for each distinct text */
+        value = t->keep ? intern(t, &t->strings, v->text, v->n) : -1;
+    } else if (v->kind == NUMBER && number_integer(&v->number, INT64_MIN, &value)) {
+        tag = ARG_INT;
+    } else if (v->kind == NUMBER && !v->number.fraction_digits && !v->number.has_exponent) {
+        tag = ARG_BIGINT;
+        value = intern_string(t, &t->strings, v->text, v->n, 0);
+    } else if (v->kind == NUMBER) {
+        double d;
+        tag = ARG_FLOAT;
+        if (number_double(t, &v->number, &d) != OK) return NO_MEMORY;
+        if (UNLIKELY(d - d != 0)) return BAD; /* too large for a double */
+        memcpy(&value, &d, 8);
+    }
+    return t->why > BAD ? t->why : put_arg(t, key, tag, value);
 }
