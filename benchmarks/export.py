@@ -107,6 +107,10 @@ def main() -> None:
             return packed.stat().st_size
 
         args = [session.timeline.arguments(row) for row in range(spans)]
+        records = sum(chunk.count(b'"ph":') for chunk in chrome_trace.chunks(session, report))
+        print(
+            f"the export has {records:,} records: spans, ends of arrows, findings, idle gaps and their causes"
+        )
         writers: dict[str, Callable[[], int]] = {
             "chrome export": lambda: sum(len(chunk) for chunk in chrome_trace.chunks(session, report)),
             "chrome export, .json.gz": export_packed,
@@ -114,8 +118,9 @@ def main() -> None:
         }
         for name, work in writers.items():
             seconds, size = best(options.runs, work)
+            written = spans if name.startswith("json") else records
             print(
-                f"{name:28} {seconds:7.2f} s CPU  {1e6 * seconds / spans:6.2f} us/span  "
+                f"{name:28} {seconds:7.2f} s CPU  {1e6 * seconds / written:6.2f} us/record  "
                 f"{size / 1e6:8.1f} MB  {size / 1e6 / seconds:6.0f} MB/s"
             )
 
