@@ -467,8 +467,9 @@ def head(path: Path, size: int = _HEAD) -> bytes:
 
 
 def sniff(path: Path) -> str:
-    """What a file is, by its content: "trace-events", "sqlite", "memory-timeline", "execution-trace",
-    "rocprofv3", "json", "empty", "csv", "html", "pickle", "nsys-rep", "text" or "binary".
+    """What a file is, by its content: "trace-events", "sqlite", "nsight-sqlite", "memory-timeline",
+    "execution-trace", "rocprofv3", "xplane", "json", "empty", "csv", "html", "pickle", "nsys-rep", "text" or
+    "binary".
 
     Raises InputError for what cannot be opened, such as a tar archive or a zip with several files.
     """
@@ -480,7 +481,7 @@ def kind_of(data: bytes, name: str = "") -> str:
     if not data.strip(b"\0 \r\n\t"):
         return "empty"
     if data.startswith(b"SQLite format 3\0"):
-        return "sqlite"
+        return "nsight-sqlite" if re.search(rb"CUPTI_ACTIVITY|NVTX_EVENTS|TARGET_INFO_GPU", data) else "sqlite"
     text = data.lstrip()
     if text[:1] == b"{":
         return _object_kind(text)
@@ -492,6 +493,8 @@ def kind_of(data: bytes, name: str = "") -> str:
         return "pickle"
     if _is_text(data):
         return "csv" if b"," in text.split(b"\n", 1)[0] else "text"
+    if data[:1] == b"\n" and (b"/host:" in data or b"/device:" in data):
+        return "xplane"
     if re.search(r"\.(?:nsys-rep|qdrep|qdstrm|ncu-rep)$", name, re.IGNORECASE):
         return "nsys-rep"
     return "binary"
@@ -530,6 +533,7 @@ def _is_text(data: bytes) -> bool:
     return b"\0" not in sample and sum(c < 9 or 13 < c < 32 for c in sample) * 50 < len(sample)
 
 
+_RECORD = "Record the same run with `stallscope run` or torch.profiler and give that trace."
 NOT_TRACES = {
     "empty": ("empty file", "The profiler wrote nothing; record again."),
     "memory-timeline": (
@@ -540,13 +544,15 @@ NOT_TRACES = {
         "an execution trace (ExecutionTraceObserver), which has no times on a device",
         "Give the profiler's trace of the same run.",
     ),
-    "rocprofv3": (
-        "rocprofv3's own JSON",
-        "Record with `rocprofv3 --output-format pftrace` or json for Chrome, or rocpd.",
-    ),
+    "rocprofv3": ("rocprofv3's own JSON, which is not read", _RECORD),
     "nsys-rep": (
-        "a raw Nsight report",
-        "Convert it: `nsys export --type sqlite FILE`, then give the .sqlite file.",
+        "a raw Nsight report, which only Nsight itself can open",
+        "Convert it with `nsys export --type sqlite FILE`, or record with `stallscope run` or torch.profiler.",
+    ),
+    "nsight-sqlite": ("a database of Nsight Systems, which is no trace-event file", _RECORD),
+    "xplane": (
+        "an XPlane profile (JAX, TensorFlow)",
+        "Give the .trace.json.gz that the profiler wrote beside it.",
     ),
     "pickle": (
         "a Python pickle (a memory snapshot?), which is never opened: it could run code",
@@ -561,8 +567,8 @@ NOT_TRACES = {
     "text": ("text that is no trace", "Give a Kineto or Chrome trace (.json or .json.gz)."),
     "binary": ("binary data of no known kind", "Give a Kineto or Chrome trace (.json or .json.gz)."),
     "sqlite": (
-        "an SQLite database, not a trace-event file",
-        "Nsight and Ascend databases have readers of their own.",
+        "an SQLite database of an unknown kind",
+        "Of databases, those of Ascend's msprof are read; else give the profiler's JSON trace.",
     ),
 }
 """For each kind that is no trace-event file: what it is, and what to do instead."""

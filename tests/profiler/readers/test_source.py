@@ -334,6 +334,8 @@ def database() -> bytes:
         (b"a,b,c\n1,2,3\n", "csv"),
         (b"hello\nworld, too\n", "text"),
         (b"\x0a\x8f\x01\x12\0\0\0", "binary"),
+        (b"\x0a\x8f\x01\x12\x0e/device:GPU:0\0", "xplane"),
+        (b"SQLite format 3\0" + b"\0" * 84 + b"CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL", "nsight-sqlite"),
     ],
 )
 def test_kinds(data: bytes, kind: str, tmp_path: Path) -> None:
@@ -369,10 +371,10 @@ def test_every_file_of_the_collection_is_a_known_kind(shared: Path) -> None:
     assert len(kinds) > 80
     for path, kind in kinds.items():
         if path.name.endswith((".sqlite", ".db")):
-            assert kind == "sqlite"
+            assert kind == ("nsight-sqlite" if "nsys" in path.parent.name else "sqlite")
         elif path.name.endswith(".csv"):
             assert kind == "csv"
         elif path.name.endswith(".pb"):
-            assert kind == "binary"
+            assert kind == "xplane"
         else:
             assert kind in ("trace-events", "json", "memory-timeline", "rocprofv3")
