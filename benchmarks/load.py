@@ -109,8 +109,10 @@ def make(traces: list[Path], out: Path, size: int) -> tuple[int, int]:
     clock = 1_419_117_003_000
     squeeze = zlib.compressobj(4, zlib.DEFLATED, 31)
     with out.open("wb") as file:
-        head = {
-            k: templates[0].head[k] for k in ("schemaVersion", "deviceProperties") if k in templates[0].head
+        head: dict[str, Any] = {
+            key: value
+            for key, value in templates[0].head.items()
+            if key in ("schemaVersion", "deviceProperties")
         }
         head["displayTimeUnit"] = "ms"
         head["baseTimeNanoseconds"] = 1751410836000000000

@@ -481,7 +481,11 @@ def kind_of(data: bytes, name: str = "") -> str:
     if not data.strip(b"\0 \r\n\t"):
         return "empty"
     if data.startswith(b"SQLite format 3\0"):
-        return "nsight-sqlite" if re.search(rb"CUPTI_ACTIVITY|NVTX_EVENTS|TARGET_INFO_GPU", data) else "sqlite"
+        return (
+            "nsight-sqlite"
+            if re.search(rb"CUPTI_ACTIVITY|TARGET_INFO_SYSTEM_ENV|TARGET_INFO_GPU", data)
+            else "sqlite"
+        )
     text = data.lstrip()
     if text[:1] == b"{":
         return _object_kind(text)
