@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     metavar="auto|all|STEPS|WARMUP:STEPS",
     help="When operators are recorded: from the first step until the caps, always, or for so many steps.",
 )
-@click.option("--max-events", type=int, default=300_000, show_default=True, metavar="N",
+@click.option("--max-events", type=int, default=100_000, show_default=True, metavar="N",
               help="Cap on recorded operators and kernels.")  # fmt: skip
 @click.option("--max-seconds", type=int, default=120, show_default=True, metavar="S",
               help="Cap on the time operators are recorded.")  # fmt: skip

@@ -30,7 +30,7 @@ class Settings:
     warmup: int = 0
     steps: int = 0
     whole: bool = False
-    max_events: int = 300_000
+    max_events: int = 100_000
     max_seconds: int = 120
     shapes: bool = True
 

@@ -77,7 +77,7 @@ class World:
         self.backend = FakeBackend(self)
         self.folder = str(folder)
         monkeypatch.setattr(windows, "choose", lambda settings, torch: self.backend)
-        monkeypatch.setattr(windows.time, "perf_counter_ns", lambda: self.now)
+        monkeypatch.setattr("stallscope.profiler.recorder.windows.time.perf_counter_ns", lambda: self.now)
 
     def controller(self, kind: str = "main", **settings: Any) -> WindowController:
         writer = SimpleNamespace(stem="p1-1", line=lambda ev, **f: self.lines.append({"ev": ev, **f}))
@@ -169,7 +169,7 @@ def test_warm_up_and_count(world: World) -> None:
 
 
 def test_an_idle_server_saves_its_window_and_opens_a_new_one_for_the_next_request(world: World) -> None:
-    controller = world.controller()
+    controller = world.controller(max_events=400_000)
     for _ in range(3):
         world.step(controller)
     world.now += 5 * S
