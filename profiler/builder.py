@@ -231,7 +231,8 @@ class TimelineBuilder:
         n = len(order)
         row_of = np.empty(n, np.int64)
         row_of[order] = np.arange(n)
-        sorted_columns = {name: column[order] for name, column in columns.items()}
+        # each unsorted column goes before the next is copied
+        sorted_columns = {name: columns.pop(name)[order] for name in list(columns)}
         return (
             Spans(
                 **sorted_columns,

@@ -147,6 +147,9 @@ class _Interpreter:
         self._leftovers()
         base = _as_int(self.raw.meta.get("baseTimeNanoseconds"))
         first = int(ts[kind != Kind.OVERHEAD].min()) if (kind != Kind.OVERHEAD).any() else int(ts.min())
+        # sorting copies every span: by then nothing else may hold them
+        del events, ts, dur, kind, track, correlation, numbers
+        self.raw.release()
         timeline = self.builder.finish(origin_ns=first)
         timeline.origin_ns += base
         timeline.clock = "realtime" if timeline.origin_ns > 10**18 else "unknown"

@@ -71,8 +71,19 @@ class RawEvents:
     containers: tuple[str, ...] = ()
     """What the file was packed in, outermost first."""
 
+    _rows: int = -1
+
     def __len__(self) -> int:
-        return len(self.ph)
+        return len(self.ph) if self._rows < 0 else self._rows
+
+    def release(self) -> None:
+        """Forget the event columns once they are interpreted: they are half of what a large trace holds.
+
+        Arguments, texts, facts, notes and the number of rows stay.
+        """
+        self._rows = len(self)
+        self.ph, self.name, self.cat = self.ph[:0].copy(), self.name[:0].copy(), self.cat[:0].copy()
+        self.ts_ns = self.dur_ns = self.pid = self.tid = self.id = np.zeros(0, np.int64)
 
 
 class Engine(Protocol):
@@ -189,7 +200,9 @@ class _CompiledEngine:
         note_counts(self.mender, counts)
         rows = counts["rows"]
         kinds = (("u1", 0), ("i4", -1), ("i4", -1), *[("i8", NO_TIME)] * 2, *[("i8", NO_ID)] * 3)
-        columns: Any = [self._column(i, rows, *kind) for i, kind in enumerate(kinds)]
+        ph, name, cat, ts, dur, pid, tid, ident = (
+            self._column(i, rows, *kind) for i, kind in enumerate(kinds)
+        )
         arguments: list[Any] = [
             self._column(8 + i, counts["args"], kind, 0) for i, kind in enumerate(("i4", "u2", "u1", "i8"))
         ]
@@ -199,7 +212,7 @@ class _CompiledEngine:
         self.mender.settle()
         if self.spill.size:
             args.spill = self.spill
-        return RawEvents(strings, *columns, args=args)
+        return RawEvents(strings, ph, name, cat, ts, dur, pid, tid, ident, args)
 
     def _column(self, number: int, rows: int, kind: str, default: int) -> Any:
         memory = self.core.take(number)
