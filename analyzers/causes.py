@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from stallscope.analyzers.finding import Finding
 from stallscope.analyzers.idle import Cause, IdleAccount
-from stallscope.analyzers.losses import Loss, evidence, joined, losses, per_step, step_text, widest
+from stallscope.analyzers.losses import Loss, amount, evidence, joined, losses, per_step, widest
 from stallscope.analyzers.units import duration, share
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def _finding(run: Run, loss: Loss, devices: list[int], text: CauseText, places: 
     return Finding(
         code=text.code,
         name=text.name,
-        title=f"The device idles {duration(loss.lost_ns)}{step_text(facts, loss.phase)} {text.while_(loss)}",
+        title=f"The device idles {amount(loss.lost_ns, facts, loss.phase)} {text.while_(loss)}",
         lost_ns=loss.lost_ns,
         recoverable_ns=loss.lost_ns,
         confidence="high" if loss.row >= 0 else "medium",

@@ -57,7 +57,7 @@ def slow_calls(run: Run, track: int) -> npt.NDArray[np.intp]:
     rows = run.timeline.track_rows(track)
     mine = rows.start + np.flatnonzero(_usable(run, track)[rows])
     if len(mine) == 0:
-        return mine
+        return np.zeros(0, np.intp)
     up = spans.parent[mine]
     caller = np.where(up >= 0, spans.name[np.maximum(up, 0)], -1)
     keys = np.stack([spans.name[mine], caller, run.shape_codes[mine]])
@@ -71,7 +71,7 @@ def slow_calls(run: Run, track: int) -> npt.NDArray[np.intp]:
     slow = (own > OUTLIER_FACTOR * usual[label]) & (own >= OUTLIER_NS) & (own <= LONGEST_NS)
     slow &= counts[label] >= MIN_SAMPLES
     slow[first] = False
-    return mine[slow]
+    return np.asarray(mine[slow], np.intp)
 
 
 def lock_time(run: Run, track: int) -> IntervalSet:
@@ -190,7 +190,10 @@ def busiest_other(run: Run, track: int, when: IntervalSet) -> int:
 
 
 def queue_wait(run: Run, track: int) -> tuple[int, int] | None:
-    """What a thread waited for a core according to the kernel, and the time that covers; None without counters."""
+    """What a thread waited for a core according to the kernel, and the time that covers; None without counters.
+
+    Counted from the last reading before the thread's first operator to the first after its last.
+    """
     table, strings = run.timeline.counters, run.timeline.strings
     code = strings.find(counters.RUN_QUEUE_NS)
     mine = (
@@ -198,7 +201,14 @@ def queue_wait(run: Run, track: int) -> tuple[int, int] | None:
     )
     if len(mine) < 2:
         return None
+    mine = mine[np.argsort(table.time_ns[mine], kind="stable")]
     times: Int64 = table.time_ns[mine]
-    order = np.argsort(times)
-    value = table.value[mine][order]
-    return int(value[-1] - value[0]), int(times[order][-1] - times[order][0])
+    rows = run.timeline.track_rows(track)
+    operators = np.flatnonzero(run.timeline.of_kind(Kind.OPERATOR)[rows]) + rows.start
+    begin = int(run.timeline.spans.start_ns[operators].min()) if len(operators) else int(times[0])
+    end = int(run.timeline.spans.end_ns[operators].max()) if len(operators) else int(times[-1])
+    low = max(int(np.searchsorted(times, begin, side="right")) - 1, 0)
+    high = min(int(np.searchsorted(times, end, side="left")), len(times) - 1)
+    if high <= low:
+        return None
+    return int(table.value[mine[high]] - table.value[mine[low]]), int(times[high] - times[low])

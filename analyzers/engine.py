@@ -19,6 +19,7 @@ from stallscope.analyzers.finding import (
 from stallscope.analyzers.finding import Step as ReportStep
 from stallscope.analyzers.registry import NotAnalysable, NotApplicable, Rule
 from stallscope.analyzers.run import Run
+from stallscope.analyzers.tables import all_tables
 from stallscope.analyzers.verdict import verdict
 from stallscope.profiler import intervals
 from stallscope.profiler.device import DeviceView
@@ -50,8 +51,9 @@ def analyze_session(session: Session, rules: Mapping[str, Rule]) -> Report:
         steps=[ReportStep(**vars(s)) for s in run.steps],
         findings=findings,
         rules=outcomes,
-        notes=list(session.notes),
+        notes=[*run.trust.notes(), *session.notes],
         facts=dict(session.facts),
+        tables=all_tables(run),
     )
     return report
 

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallscope.analyzers import contention, hostwords, waits
+from stallscope.analyzers.backpressure import Pressure, pressure
 from stallscope.analyzers.frames import is_user_frame
 from stallscope.analyzers.hostcause import HostCauses
 from stallscope.analyzers.hostgaps import HostView
@@ -21,6 +22,7 @@ from stallscope.analyzers.losses import Loss, losses, widest
 from stallscope.analyzers.pace import Pace
 from stallscope.analyzers.phases import PhaseSeries, series
 from stallscope.analyzers.places import Places
+from stallscope.analyzers.trust import Trust
 from stallscope.profiler import intervals, kinds
 from stallscope.profiler.activity import Segments, filled, flatten
 from stallscope.profiler.device import DeviceView, device_views, whole_view
@@ -39,9 +41,13 @@ NEEDS_TEXT: dict[str, str] = {
     "steps": "no steps or phases could be found",
     "chip": "the chip is unknown, or its peaks are not in the table",
     "host_code": "of the host only runtime calls were recorded, not what ran between them",
-    "trusted_host": "",
+    "trusted_host": "the recording cannot be trusted for what the host did",
+    "trusted_device": "the recording cannot be trusted for what the device did",
 }
 """What a rule can need, and what is said where it is missing."""
+
+TRUST_NEEDS = frozenset({"trusted_host", "trusted_device"})
+"""Needs that `trust.Trust` decides, with a reason of its own."""
 
 
 class Run:
@@ -71,13 +77,25 @@ class Run:
             "steps": lambda: len(self.steps) > 0,
             "chip": lambda: len(self.chips) > 0,
             "host_code": lambda: len(self.timeline.rows(Kind.PYTHON, Kind.OPERATOR, Kind.ANNOTATION)) > 0,
-            "trusted_host": lambda: True,
         }
         return frozenset(name for name, test in tests.items() if test())
 
+    @cached_property
+    def trust(self) -> Trust:
+        """What the recording can be trusted for."""
+        return Trust(self)
+
     def missing(self, needs: frozenset[str]) -> str:
         """Why a rule with these needs cannot run, or ""."""
-        lacks = [NEEDS_TEXT[name] for name in NEEDS_TEXT if name in needs - self.has]
+        lacks = [
+            NEEDS_TEXT[name] for name in NEEDS_TEXT if name in needs - self.has and name not in TRUST_NEEDS
+        ]
+        if "device" in needs and "device" not in self.has:
+            lacks = [NEEDS_TEXT["device"]]  # what hangs on the device is missing with it
+        elif not lacks:
+            lacks = sorted(
+                {self.trust.blocks[name] for name in needs & TRUST_NEEDS if name in self.trust.blocks}
+            )
         return "; ".join(lacks)
 
     # -- devices -----------------------------------------------------------------------------------
@@ -101,6 +119,11 @@ class Run:
     def pace(self) -> dict[int, Pace]:
         """Launch pace and stalls of each device's gaps."""
         return {number: Pace(self, account) for number, account in self.idle.items()}
+
+    @cached_property
+    def pressure(self) -> dict[int, Pressure]:
+        """How far the host is ahead of each device."""
+        return {number: pressure(self, view) for number, view in self.devices.items()}
 
     def device_name(self, number: int) -> str:
         """The name the source gave a device, or ""."""
@@ -370,12 +393,19 @@ class Run:
         return next((len(s.steps) - s.warm_up for s in self.series if s.phase == phase), 0)
 
     def phase_at(self, host_ns: Int64) -> list[str]:
-        """The phase of the step at each moment of host time, or of the next step; "" after the last."""
+        """The phase of the step at each moment of host time; between two steps of one phase, that phase; else ""."""
         if not self.steps:
             return [""] * len(host_ns)
-        ends = np.array([s.end_ns for s in self.steps], np.int64)
-        at = np.searchsorted(ends, host_ns, side="right")
-        return [self.steps[i].phase if i < len(self.steps) else "" for i in at.tolist()]
+        starts = np.array([s.start_ns for s in self.steps], np.int64)
+        names = [s.phase for s in self.steps]
+        out = []
+        for i, moment in zip(
+            np.searchsorted(starts, host_ns, side="right").tolist(), host_ns.tolist(), strict=True
+        ):
+            before, after = names[i - 1] if i else "", names[i] if i < len(names) else ""
+            inside = i > 0 and moment < self.steps[i - 1].end_ns
+            out.append(before if inside or before == after else "")
+        return out
 
     def step_index(self, phase: PhaseSeries, host_ns: Int64) -> npt.NDArray[np.intp]:
         """The number within a phase of the step at each moment (up to the start of its next step), else -1."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from stallscope.analyzers.finding import Finding
 from stallscope.analyzers.idle import Cause, IdleAccount
-from stallscope.analyzers.losses import Loss, evidence, losses, per_step, step_text, widest
+from stallscope.analyzers.losses import Loss, amount, evidence, losses, per_step, widest
 from stallscope.analyzers.places import Place
 from stallscope.analyzers.units import duration, share
 from stallscope.analyzers.waits import WaitBlocks
@@ -96,12 +96,11 @@ def _finding(run: Run, code: str, name: str, loss: Loss, devices: list[int], adv
     )
     what = place.operator or call
     at = f" in {place.text}" if place.python else ""
-    per = step_text(facts, loss.phase)
     span = run.steady_span_ns(loss.account.view)
     return Finding(
         code=code,
         name=name,
-        title=f"The device runs dry for {duration(loss.lost_ns)}{per} after the host waits for it: {what}{at}",
+        title=f"The device runs dry for {amount(loss.lost_ns, facts, loss.phase)} after the host waits for it: {what}{at}",
         lost_ns=loss.lost_ns,
         recoverable_ns=loss.lost_ns,
         confidence="high" if place.python or place.operator else "medium",

@@ -1,38 +1,164 @@
-"""The first sentence of a report: what the run is bound by, and what to do about it first."""
+"""The first sentence of a report: what the run is bound by, and what to do about it first.
+
+Everything in it is a number of the report; what the recording cannot support is said instead of it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from stallscope.analyzers.finding import Finding, RuleOutcome, Verdict
+from stallscope.analyzers.idle import Cause
+from stallscope.analyzers.phases import PhaseSeries
 from stallscope.analyzers.units import duration, share
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run
 
+BUSY = 0.9
+"""From this share of its explained time on, a device is called busy."""
+MOSTLY = 0.5
+
 
 def verdict(run: Run, findings: Sequence[Finding], outcomes: Sequence[RuleOutcome]) -> Verdict:
-    """One sentence and up to three that support it."""
-    lines = []
-    if findings:
-        top = findings[0]
-        text = top.title
-        if top.recoverable_ns:
-            text += f"; worth up to {duration(top.recoverable_ns)}, confidence {top.confidence}"
-    elif "device" in run.has:
-        text = "No stall found that a rule is sure of"
-    else:
-        text = "No device activity was recorded; host analysis only"
-    if "device" in run.has:
-        view = run.whole
-        lines.append(
-            f"device busy {share(view.busy_ns, view.span_ns)} of {duration(view.span_ns)}, "
-            f"idle {duration(view.idle_ns)}"
-        )
+    """One sentence and up to four that support it."""
+    lines = [
+        line for line in (_device_line(run), _idle_line(run), _pressure_line(run), _trust_line(run)) if line
+    ]
     untold = [
         o.code for o in outcomes if o.status == "not_analysable" and not o.reason.startswith("does not apply")
     ]
     if untold:
         lines.append(f"not analysable: {', '.join(untold)}")
-    return Verdict(text, tuple(lines))
+    return Verdict(_first(run, findings), tuple(lines))
+
+
+def _first(run: Run, findings: Sequence[Finding]) -> str:
+    if "trusted_device" in run.trust.blocks and "device" in run.has:
+        return f"No verdict: {run.trust.blocks['trusted_device']}"
+    top = next((f for f in findings if f.severity != "info"), None)
+    step = _step(run, top.phase if top else "")
+    if top is not None:
+        return f"{step}{_lower(top.title) if step else top.title}; {_worth(top)}"
+    if "device" not in run.has:
+        return f"{step}no device activity was recorded; the host shows no stall" if step else (
+            "No device activity was recorded; the host shows no stall"
+        )  # fmt: skip
+    if "trusted_host" in run.trust.blocks:
+        return f"No verdict on the host: {run.trust.blocks['trusted_host']}"
+    return _capital(step + _calm(run))
+
+
+def _calm(run: Run) -> str:
+    """What to say without a finding."""
+    busy, explained = _explained(run)
+    view = run.whole
+    unknown = view.span_ns - explained
+    rest = ""
+    if unknown > 0.05 * view.span_ns:
+        rest = f" of the {duration(explained)} that the recording explains; the other {duration(unknown)} have no recorded cause"
+    if explained and busy / explained >= BUSY:
+        return f"the device is busy {share(busy, explained)}{rest or ' of the time'}; no stall keeps it from working"
+    if unknown > MOSTLY * view.idle_ns:
+        return f"no verdict on idle time: the device is busy {share(busy, explained)}{rest}"
+    return (
+        f"the device is idle {share(view.idle_ns, view.span_ns)} of the time, but no single cause stands out"
+    )
+
+
+def _explained(run: Run) -> tuple[int, int]:
+    """Busy time, and the span without idle time that the recording cannot explain, of the busiest device."""
+    best = (0, 0)
+    for number, view in run.devices.items():
+        totals = run.idle[number].totals()
+        unknown = totals[Cause.UNEXPLAINED.key] + totals[Cause.BEFORE_RECORDING.key]
+        if view.busy_ns > best[0]:
+            best = (view.busy_ns, view.span_ns - unknown)
+    return best
+
+
+def _step(run: Run, phase: str) -> str:
+    """ "decode, batch 32: 9.10 ms a step; ", or "" where no steps are known."""
+    series = next((s for s in run.series if s.phase == phase), run.series[0] if run.series else None)
+    if series is None or len(series.steady_ns) < 2:
+        return ""
+    name = "" if series.phase == "other" else series.phase
+    sizes = {s.facts.get("batch", s.facts.get("bs")) for s in series.steps}
+    size = sizes.pop() if len(sizes) == 1 else None
+    batch = f"batch {size}" if size is not None else ""
+    head = ", ".join(x for x in (name, batch) if x)
+    return (
+        f"{head}: {duration(period_ns(run, series))} a step; "
+        if head
+        else f"{duration(period_ns(run, series))} a step; "
+    )
+
+
+def period_ns(run: Run, series: PhaseSeries) -> int:
+    """The median time from step to step where they follow each other, else the median step."""
+    steps = series.steps[series.warm_up :]
+    numbers = {id(s): i for i, s in enumerate(run.steps)}
+    at = np.array([numbers[id(s)] for s in steps])
+    starts = np.array([s.start_ns for s in steps], np.int64)
+    follows = np.diff(at) == 1
+    return int(np.median(np.diff(starts)[follows])) if follows.any() else series.median_ns
+
+
+def _worth(top: Finding) -> str:
+    per = top.facts.get("per_step_ns")
+    if per and top.lost_ns and top.facts.get("steps", 0) > 1:
+        gain = per * top.recoverable_ns // top.lost_ns
+        return f"worth up to {duration(gain)} a {'token' if top.phase == 'decode' else 'step'}, confidence {top.confidence}"
+    return f"worth up to {duration(top.recoverable_ns)}, confidence {top.confidence}"
+
+
+def _device_line(run: Run) -> str:
+    if "device" not in run.has:
+        return ""
+    view = run.whole
+    return f"device busy {share(view.busy_ns, view.span_ns)} of {duration(view.span_ns)}, idle {duration(view.idle_ns)}"
+
+
+def _idle_line(run: Run) -> str:
+    """The largest causes of idle time, on the device that idles most."""
+    if not run.devices:
+        return ""
+    number = max(run.devices, key=lambda n: run.devices[n].idle_ns)
+    idle = run.devices[number].idle_ns
+    if not idle:
+        return ""
+    parts = sorted(run.idle[number].totals().items(), key=lambda item: -item[1])
+    text = ", ".join(
+        f"{name.replace('_', ' ')} {share(ns, idle)}" for name, ns in parts[:3] if 100 * ns >= idle
+    )
+    return f"idle by cause: {text}"
+
+
+def _pressure_line(run: Run) -> str:
+    """Evidence that the device is the slower side."""
+    bound = [p for p in run.pressure.values() if p.device_bound]
+    if not bound:
+        return ""
+    found = max(bound, key=lambda p: p.median_delay_ns)
+    return (
+        f"launches wait a median of {duration(found.median_delay_ns)} for the device, and the host waited "
+        f"{duration(found.waited_busy_ns + found.long_launch_ns)} while it was busy: the device is the slower side"
+    )
+
+
+def _trust_line(run: Run) -> str:
+    bad = [c.text for c in run.trust.checks if c.state == "bad"]
+    return f"trust: {bad[0]}" if bad else ""
+
+
+def _lower(text: str) -> str:
+    """A sentence as a clause: names and codes keep their first letter."""
+    first = text.split(" ", 1)[0]
+    return text if not first[:1].isupper() or first[1:] != first[1:].lower() else text[0].lower() + text[1:]
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

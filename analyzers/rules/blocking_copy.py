@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from stallscope.analyzers.finding import Evidence, Finding
 from stallscope.analyzers.idle import Cause, IdleAccount
+from stallscope.analyzers.losses import amount
 from stallscope.analyzers.places import Place
 from stallscope.analyzers.registry import limit
 from stallscope.analyzers.stalls import block_columns
@@ -123,12 +124,11 @@ def _finding(
              "idle_ns": idle, "kinds": sorted(kinds_of)}  # fmt: skip
     if steps:
         facts |= {"steps": steps, "per_step_ns": lost // steps}
-    per = f" ({duration(lost // steps)} a step)" if steps else ""
     at = f" in {place.text}" if place.python else f" in {place.operator}" if place.operator else ""
     return Finding(
         code=CODE,
         name="blocking-copy",
-        title=f"Copies that block the host take {duration(lost)}{per}{at}",
+        title=f"Copies that block the host take {amount(lost, facts, phase)}{at}",
         lost_ns=lost,
         recoverable_ns=lost,
         confidence="high" if place.python or place.operator else "medium",

@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallscope.analyzers.finding import Evidence, Finding, Where
+from stallscope.analyzers.losses import amount
 from stallscope.analyzers.registry import NotAnalysable, limit
 from stallscope.analyzers.units import duration, share
 from stallscope.profiler import intervals
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from stallscope.analyzers.run import Run
 
 CODE = "CC601"
-NEEDS = {"device"}
+NEEDS = {"device", "trusted_device"}
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,6 @@ def _finding(
     phase = max(set(phases), key=phases.count) if phases else ""
     steps = run.steady_steps(phase) if phase else 0
     recoverable = waited if late else lost
-    per = f" ({duration(lost // steps)} a step)" if steps > 1 else ""
     place = run.places.place(int(spans.launch_row[rows[0]])) if spans.launch_row[rows[0]] >= 0 else None
     facts = {"calls": len(rows), "exposed_ns": lost, "waiting_ns": waited, "transfer_ns": lost - waited}
     if steps:
@@ -104,7 +104,7 @@ def _finding(
     return Finding(
         code=CODE,
         name="exposed-collective",
-        title=f"{name[:60]} is exposed for {duration(lost)}{per}{why}",
+        title=f"{name[:60]} is exposed for {amount(lost, facts, phase)}{why}",
         lost_ns=lost,
         recoverable_ns=recoverable,
         confidence="high" if known and not late else "medium",

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stallscope.analyzers.finding import Finding
-from stallscope.analyzers.losses import Loss, evidence, losses, per_step, step_text, widest
+from stallscope.analyzers.losses import Loss, amount, evidence, losses, per_step, widest
 from stallscope.analyzers.registry import limit
 from stallscope.analyzers.units import duration, share
 
@@ -71,12 +71,11 @@ def _finding(run: Run, loss: Loss, devices: list[int]) -> Finding:
         "median_gap_ns": int(np.median(loss.gap_ns)),
         "devices": devices,
     }
-    per = step_text(facts, loss.phase)
     span = run.steady_span_ns(loss.account.view)
     return Finding(
         code=CODE,
         name="host-bound-gap",
-        title=f"The device idles {duration(loss.lost_ns)}{per} while the host is in {loss.place.text}",
+        title=f"The device idles {amount(loss.lost_ns, facts, loss.phase)} while the host is in {loss.place.text}",
         lost_ns=loss.lost_ns,
         recoverable_ns=loss.lost_ns,
         confidence="high" if loss.place.python else "medium",

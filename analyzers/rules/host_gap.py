@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from stallscope.analyzers.finding import Evidence, Finding
 from stallscope.analyzers.hostgaps import HostGaps
-from stallscope.analyzers.losses import per_step, place_keys, step_text
+from stallscope.analyzers.losses import amount, per_step, place_keys
 from stallscope.analyzers.places import Place
 from stallscope.analyzers.registry import NotApplicable, limit
 from stallscope.analyzers.units import duration, share
@@ -91,7 +91,6 @@ def _finding(run: Run, gaps: HostGaps, mine: npt.NDArray[np.intp]) -> Finding:
     facts = per_step(run, lost, by_phase) | {
         "gaps": len(mine), "longest_gap_ns": int(length[0]), "median_gap_ns": int(np.median(length)),
     }  # fmt: skip
-    per = step_text(facts, phase)
     text = place.annotation if place.annotation and not place.python else place.text
     track = gaps.track
     spans = [Evidence(track, int(gaps.start_ns[g]), int(gaps.end_ns[g]), f"no operator, before {following[:60]}")
@@ -99,7 +98,7 @@ def _finding(run: Run, gaps: HostGaps, mine: npt.NDArray[np.intp]) -> Finding:
     return Finding(
         code=CODE,
         name="host-gap",
-        title=f"No operator runs for {duration(lost)}{per} while the host is in {text}",
+        title=f"No operator runs for {amount(lost, facts, phase)} while the host is in {text}",
         lost_ns=lost,
         recoverable_ns=lost,
         confidence="high" if row >= 0 else "medium",

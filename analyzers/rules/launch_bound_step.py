@@ -25,7 +25,7 @@ import numpy as np
 
 from stallscope.analyzers.finding import Finding
 from stallscope.analyzers.idle import Cause, IdleAccount
-from stallscope.analyzers.losses import Loss, evidence, losses, per_step, step_text
+from stallscope.analyzers.losses import Loss, amount, evidence, losses, per_step
 from stallscope.analyzers.places import Place
 from stallscope.analyzers.registry import limit
 from stallscope.analyzers.units import duration, share
@@ -151,7 +151,6 @@ def _finding(
         "split_ns": parts,
     }  # fmt: skip
     steps = facts.get("steps", 0)
-    per = step_text(facts, loss.phase)
     count = f"{launches // steps} kernels a step" if steps else f"{launches} kernels"
     span = run.steady_span_ns(account.view)
     named = {Cause.PYTHON.key: "Python", Cause.DISPATCH.key: "operator dispatch", Cause.LAUNCH_PATH.key: "launch path",
@@ -165,7 +164,7 @@ def _finding(
         name="launch-bound-step",
         title=(
             f"{'Prefill' if loss.phase == 'prefill' else 'Decode' if loss.phase == 'decode' else 'The run'} is launch-bound: "
-            f"the device idles {duration(loss.lost_ns)}{per} waiting for single launches"
+            f"the device idles {amount(loss.lost_ns, facts, loss.phase)} waiting for single launches"
         ),
         lost_ns=loss.lost_ns,
         recoverable_ns=recoverable,

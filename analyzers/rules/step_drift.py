@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from stallscope.analyzers.run import Run
 
 CODE = "ST702"
-NEEDS = {"steps", "device", "launches"}
+NEEDS = {"steps", "device", "launches", "trusted_device"}
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def _phase(run: Run, phase: PhaseSeries, limits: Limits) -> Finding | None:
     return Finding(
         code=CODE,
         name="step-drift",
-        title=f"{phase.phase.capitalize()} steps grow: the device idles {duration(int(growth))} more in the last than in the first{named}",
+        title=f"{'Steps' if phase.phase == 'other' else phase.phase.capitalize() + ' steps'} grow: the device idles {duration(int(growth))} more in the last than in the first{named}",
         lost_ns=lost,
         recoverable_ns=lost,
         confidence="high" if fit >= 0.9 else "medium",

@@ -23,6 +23,7 @@ import numpy as np
 
 from stallscope.analyzers.dependency import StreamWaits
 from stallscope.analyzers.finding import Evidence, Finding, Where
+from stallscope.analyzers.losses import amount
 from stallscope.analyzers.registry import limit
 from stallscope.analyzers.units import duration, share
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from stallscope.analyzers.run import Run
 
 CODE = "DP501"
-NEEDS = {"device", "launches"}
+NEEDS = {"device", "launches", "trusted_device"}
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,6 @@ def _finding(run: Run, waits: StreamWaits) -> Finding:
     phases = run.phase_at(spans.start_ns[np.maximum(spans.launch_row[waits.kernel], 0)])
     phase = max(set(phases), key=phases.count) if phases else ""
     steps = run.steady_steps(phase) if phase else 0
-    per = f" ({duration(lost // steps)} a step)" if steps > 1 else ""
     on = waits.waits_for()
     facts = {"waits": len(waits.kernel), "waits_for": on}
     if steps:
@@ -68,7 +68,7 @@ def _finding(run: Run, waits: StreamWaits) -> Finding:
     return Finding(
         code=CODE,
         name="stream-dependency",
-        title=f"Launched kernels wait {duration(lost)}{per} for {on} while the device computes nothing",
+        title=f"Launched kernels wait {amount(lost, facts, phase)} for {on} while the device computes nothing",
         lost_ns=lost,
         recoverable_ns=lost,
         confidence="high" if call >= 0 else "medium",

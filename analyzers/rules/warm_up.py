@@ -61,7 +61,7 @@ def _finding(phase: PhaseSeries, lost: int) -> Finding:
         code=CODE,
         name=NAME,
         title=(
-            f"The first {len(first)} {phase.phase} step{'s' if len(first) > 1 else ''} of the recording waited "
+            f"The first {len(first)} {_named(phase)}step{'s' if len(first) > 1 else ''} of the recording waited "
             f"{duration(lost)} longer than the others"
         ),
         lost_ns=lost,
@@ -76,3 +76,7 @@ def _finding(phase: PhaseSeries, lost: int) -> Finding:
         evidence=tuple(Evidence(s.track, s.start_ns, s.end_ns, s.name) for s in first[:5]),
         facts={"warm_up_steps": len(first), "median_ns": phase.median_ns},
     )
+
+
+def _named(phase: PhaseSeries) -> str:
+    return "" if phase.phase == "other" else f"{phase.phase} "
