@@ -20,6 +20,7 @@ from stallscope.analyzers.finding import Step as ReportStep
 from stallscope.analyzers.registry import NotAnalysable, NotApplicable, Rule
 from stallscope.analyzers.run import Run
 from stallscope.analyzers.tables import all_tables
+from stallscope.analyzers.units import duration
 from stallscope.analyzers.verdict import verdict
 from stallscope.profiler import intervals
 from stallscope.profiler.device import DeviceView
@@ -40,6 +41,7 @@ def analyze_session(session: Session, rules: Mapping[str, Rule]) -> Report:
         found, outcome = _run_rule(rule, run)
         findings.extend(found)
         outcomes.append(outcome)
+    findings = disjoint(findings)
     span = max(run.whole.span_ns, run.host_span[1] - run.host_span[0], 1)
     findings = [dataclasses.replace(f, severity=severity(f.recoverable_ns, span)) for f in findings]
     findings.sort(key=lambda f: (-f.recoverable_ns, -f.lost_ns, f.code))
@@ -68,6 +70,29 @@ def _run_rule(rule: Rule, run: Run) -> tuple[list[Finding], RuleOutcome]:
     except NotAnalysable as error:
         return [], RuleOutcome(rule.code, rule.name, "not_analysable", str(error))
     return found, RuleOutcome(rule.code, rule.name, "found" if found else "clean")
+
+
+def disjoint(findings: list[Finding]) -> list[Finding]:
+    """Growth at a place (ST702) is part of what HB101 adds up there: HB101 keeps the rest."""
+    growth = {f.where.python or f.where.operator: f for f in findings if f.code == "ST702"}
+    out = []
+    for finding in findings:
+        grown = (
+            growth.get(finding.where.python or finding.where.operator) if finding.code == "HB101" else None
+        )
+        if grown is None:
+            out.append(finding)
+            continue
+        rest = max(finding.lost_ns - grown.lost_ns, 0)
+        facts = finding.facts | {"lost_with_growth_ns": finding.lost_ns}
+        detail = (
+            f"{finding.detail} {duration(grown.lost_ns)} of it is growth from step to step, counted in ST702."
+        )
+        out.append(
+            dataclasses.replace(finding, lost_ns=rest, recoverable_ns=min(rest, finding.recoverable_ns),
+                                detail=detail, facts=facts)
+        )  # fmt: skip
+    return out
 
 
 def severity(recoverable_ns: int, span_ns: int) -> Severity:

@@ -272,7 +272,7 @@ class IdleAccount:
         """What a thread did in [start, end) of its gaps, piece by piece."""
         some = end > start
         gap, start, end = gap[some], start[some], end[some]
-        borders = self.run.host_causes.borders(track)
+        borders = np.concatenate([self.run.host_causes.borders(track), self.blocks(track).start_ns])
         row_of, begin, until, index = cut(self.run.segments(track), start, end, borders)
         cause = self.run.host_causes(track, row_of, begin, until)
         return begin, until, gap[index], cause, row_of
@@ -327,7 +327,8 @@ def cut(
 def _claimed(
     account: IdleAccount, start: Int64, end: Int64, gap: Rows, activity: npt.NDArray[np.int8], row: Rows
 ) -> Pieces:
-    """Give the waits their part of the host's work: the first nanoseconds of the gap, as many as claimed."""
+    """Give the waits their part of the host's work: the first nanoseconds of the gap, or of what of it lies
+    after the block began, as many as claimed."""
     gaps = account.view.gaps
     limit = np.zeros(len(gaps), np.int64)
     block = np.full(len(gaps), -1, np.intp)
@@ -343,10 +344,12 @@ def _claimed(
     claimable = np.isin(activity, [int(c) for c in HOST_WORK])
     exempt = claimable & (heavy[gap] > 0) & np.isin(activity, [int(Cause.PYTHON), int(Cause.UNRECORDED)])
     once = np.zeros(len(gaps), bool)
+    since = np.full(len(gaps), -(1 << 62), np.int64)
     for track in np.unique(account.track[host]).tolist():
         mine = host[(account.track[host] == track) & (block[host] >= 0)]
         once[mine] = account.blocks(track).once_a_step[block[mine]]
-    claimable &= ~(exempt & once[gap])
+        since[mine] = account.blocks(track).start_ns[block[mine]]
+    claimable &= ~(exempt & once[gap]) & (start >= since[gap])
     dur = np.where(claimable, end - start, 0)
     before = np.cumsum(dur) - dur
     first = np.append(True, gap[1:] != gap[:-1]) if len(gap) else np.zeros(0, bool)

@@ -156,8 +156,11 @@ def claims(
         return np.full(len(start_ns), -1, np.intp), claim
     b = np.maximum(after, 0)
     first = np.append(True, after[1:] != after[:-1])
-    valid = (after >= 0) & (until_ns <= np.where(first, np.iinfo(np.int64).max, _expiry(run, blocks)[b]))
-    claimable = np.maximum(end_ns - start_ns - np.where(blocks.once_a_step[b], exempt_ns, 0), 0) * valid
+    inside = until_ns <= blocks.end_ns[b]
+    following = ~inside & (first | np.append(False, inside[:-1]))
+    valid = (after >= 0) & (inside | following | (until_ns <= _expiry(run, blocks)[b]))
+    since = np.maximum(start_ns, np.minimum(blocks.start_ns[b], end_ns))
+    claimable = np.maximum(end_ns - since - np.where(blocks.once_a_step[b], exempt_ns, 0), 0) * valid
     total = np.cumsum(claimable) - claimable
     at = np.flatnonzero(first)
     used = total - total[at][np.cumsum(first) - 1]

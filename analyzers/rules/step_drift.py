@@ -55,15 +55,17 @@ def check(run: Run, limits: Limits) -> Iterator[Finding]:
 
 
 def _phase(run: Run, phase: PhaseSeries, limits: Limits) -> Finding | None:
-    steps = phase.steps[phase.warm_up :]
+    # of a step before the first device event there is no idle time to be seen
+    skip = max(phase.warm_up, 1 if run.whole.first_ns >= phase.steps[0].start_ns else 0)
+    steps = phase.steps[skip:]
     if len(steps) < max(limits.min_steps, 3) or _batch_changes(phase):
         return None
-    idle = run.idle_per_step(phase)[phase.warm_up :].astype(np.float64)
-    growth, fit = _line(idle)
+    idle = run.idle_per_step(phase)[skip:].astype(np.float64)
+    growth, fit, first = _line(idle)
     if growth < limits.min_growth * phase.median_ns or fit < limits.min_fit:
         return None
-    lost = int(np.maximum(idle - np.sort(idle)[: max(len(idle) // 6, 1)].mean(), 0).sum())
-    place = _growing(run, phase, idle)
+    lost = int(np.maximum(idle - max(first, 0.0), 0).sum())
+    place = _growing(run, phase, idle, skip)
     named = f", in {place.text}" if place.python or place.operator else ""
     return Finding(
         code=CODE,
@@ -89,20 +91,20 @@ def _batch_changes(phase: PhaseSeries) -> bool:
     return len(sizes) > 1
 
 
-def _line(values: npt.NDArray[np.float64]) -> tuple[float, float]:
-    """Growth of a fitted line from first to last value, and r squared."""
+def _line(values: npt.NDArray[np.float64]) -> tuple[float, float, float]:
+    """Growth of a fitted line from first to last value, r squared, and the line's first value."""
     x = np.arange(len(values), dtype=np.float64)
     slope, cut = np.polyfit(x, values, 1)
     rest = float(((values - (slope * x + cut)) ** 2).sum())
     whole = float(((values - values.mean()) ** 2).sum())
-    return float(slope) * (len(values) - 1), 1 - rest / whole if whole > 0 else 0.0
+    return float(slope) * (len(values) - 1), 1 - rest / whole if whole > 0 else 0.0, float(cut)
 
 
-def _growing(run: Run, phase: PhaseSeries, idle: npt.NDArray[np.float64]) -> Place:
+def _growing(run: Run, phase: PhaseSeries, idle: npt.NDArray[np.float64], skip: int) -> Place:
     """The place whose stalls grow along with the steps, if there is one."""
     for loss in run.stalls:
-        per_step = _per_step(run, phase, loss)[phase.warm_up :].astype(np.float64)
-        growth, fit = _line(per_step)
+        per_step = _per_step(run, phase, loss)[skip:].astype(np.float64)
+        growth, fit, _ = _line(per_step)
         if growth >= 0.5 * _line(idle)[0] and fit >= 0.5:
             return loss.place
     return Place()
