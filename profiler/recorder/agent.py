@@ -67,6 +67,7 @@ class Agent:
         self._running = False
         self._finished = False
         self._own_ident = 0
+        self._own_tid = 0
         self._sampler_cpu_ns = 0
         self._ended_cpu_ns = 0
         self._gc_start_ns = 0
@@ -246,7 +247,7 @@ class Agent:
         self._ended.acquire(timeout=5)
 
     def _thread(self, stop: Lock, ended: Lock) -> None:
-        self._own_ident = _thread.get_ident()
+        self._own_ident, self._own_tid = _thread.get_ident(), _thread.get_native_id()
         try:
             self.guard("sampling thread", self._loop, stop)
         finally:
@@ -430,6 +431,8 @@ class Agent:
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGHUP))
         # Our thread must not exist at the fork: it may hold a lock, and Python 3.12 warns about threads.
         self.guard("fork", self.stop_thread)
+        if sys.version_info >= (3, 12):
+            self.guard("fork", hide_own_thread_from_fork, self._own_tid)
         self.guard("fork", self.windows.before_fork)
         self.writer.frozen = True
 
@@ -483,6 +486,30 @@ def _follow_forks(agent: Agent) -> None:
             after_in_child=lambda: _forking[0].after_fork_in_child(),
         )
     _forking[:] = [agent]
+
+
+_FORK_WARNING = r"This process \(pid=\d+\) is multi-threaded, use of \w+\(\) may lead to deadlocks"
+
+
+def hide_own_thread_from_fork(tid: int) -> None:
+    """Make Python warn about forking with threads exactly where it would without us.
+
+    It counts threads after the fork; since 3.13 only once our own runs again. So where the program has but
+    one thread that warning is filtered out, until the next fork decides anew.
+    """
+    limit = time.monotonic() + 0.05
+    while os.path.exists(f"/proc/self/task/{tid}") and time.monotonic() < limit:
+        time.sleep(0.0001)  # it has left our code, but not yet the system's list
+    import warnings
+
+    ours = [entry for entry in warnings.filters if getattr(entry[1], "pattern", "") == _FORK_WARNING]
+    alone = len(os.listdir("/proc/self/task")) == 1
+    if alone and not ours:
+        warnings.filterwarnings("ignore", _FORK_WARNING, DeprecationWarning)
+    elif ours and not alone:
+        for entry in ours:
+            warnings.filters.remove(entry)  # type: ignore[attr-defined]
+        warnings._filters_mutated()  # type: ignore[attr-defined]
 
 
 def without_hidden(trace: TracebackType | None, hidden: set[int]) -> TracebackType | None:

@@ -41,9 +41,8 @@ class ImportWatch:
         if name not in self._waiting:
             return None
         self._waiting.discard(name)
-        for finder in sys.meta_path:
-            if finder is self:
-                continue
+        # finders before us were asked already, and said no
+        for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:
             spec = finder.find_spec(name, path, target) if hasattr(finder, "find_spec") else None
             if spec is not None:
                 self._wrap(name, spec)

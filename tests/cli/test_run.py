@@ -80,7 +80,15 @@ SCRIPTS = {
     "excepthook of its own": (
         "import sys\nsys.excepthook = lambda t, v, tb: print('mine:', v)\nraise RuntimeError('x')\n"
     ),
-    "clears sys.meta_path": "import sys\nsys.meta_path[:] = sys.meta_path[1:]\nimport json\nprint(json.dumps(1))\n",
+    "forks with a thread": (
+        "import os, threading\ngo = threading.Event()\nthreading.Thread(target=go.wait).start()\n"
+        "pid = os.fork()\nif pid == 0:\n    os._exit(0)\nos.waitpid(pid, 0)\ngo.set()\nprint('done')\n"
+    ),
+    "an import hook of its own": (
+        "import sys\n\n\nclass Finder:\n    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'subprocess':\n            print('looked for', name)\n\n\n"
+        "sys.meta_path.insert(0, Finder())\nimport subprocess\nprint(subprocess.PIPE)\n"
+    ),
 }
 ARGUMENTS = {"argparse": ["--force", "-o", "x", "--", "--html"]}
 STDIN = {"reads stdin": "a\nb\n", "input()": "ab\n"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -61,4 +62,4 @@ def _run(command: Sequence[str], cwd: Path, stdin: str, env: dict[str, str]) -> 
     done = subprocess.run(
         command, cwd=cwd, input=stdin, capture_output=True, text=True, env=env, timeout=120, check=False
     )
-    return Ended(done.returncode, done.stdout, done.stderr)
+    return Ended(done.returncode, done.stdout, re.sub(r"\(pid=\d+\)", "(pid=N)", done.stderr))
