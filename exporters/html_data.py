@@ -201,10 +201,15 @@ class _Packer:
 
     # -- groups --------------------------------------------------------------------------------------
 
-    def _group(self, label: str, kind: str, tracks: list[PageTrack]) -> None:
+    def _group(self, label: str, kind: str, tracks: list[PageTrack], device: int = -1) -> None:
         if tracks:
             self.groups.append(
-                {"label": clean(label, 160), "kind": kind, "tracks": [t.plain() for t in tracks]}
+                {
+                    "label": clean(label, 160),
+                    "kind": kind,
+                    "device": device,
+                    "tracks": [t.plain() for t in tracks],
+                }
             )
 
     def _add(self, track: PageTrack, part: _Lanes) -> PageTrack:
@@ -300,7 +305,7 @@ class _Packer:
             ]
             page += [self._span_track(n, by_track.pop(n)) for n in labels]
             label = f"Device {max(device, 0)}" + (f" · {name}" if name else "")
-            self._group(label + (f" · rank {rank}" if many_ranks else ""), "device", page)
+            self._group(label + (f" · rank {rank}" if many_ranks else ""), "device", page, key)
 
     def _gap_strips(self, key: int) -> list[PageTrack]:
         """The idle time of one device, cut where its cause changes."""
@@ -375,7 +380,7 @@ class _Packer:
             "nameKinds": [k for _, k in self.name_table],
             "classText": IDLE_CLASSES,
             "groups": self.groups,
-            "counters": _counters(self.timeline),
+            "counters": _counters(self.timeline) + _lanes_over_time(self.report),
             "overview": self._overview(start, end),
             "folded": FOLDED_LEVELS,
             "evidence": [evidence_rows(f) for f in self.report.findings],
@@ -607,6 +612,22 @@ def _counters(timeline: Timeline) -> list[dict[str, Any]]:
     return [line for line in lines if line["times"]]
 
 
+def _lanes_over_time(report: Report) -> list[dict[str, Any]]:
+    """The report's own lines over time (queue depth, launch delay), drawn below the streams of their device."""
+    points: dict[tuple[int, str], list[tuple[int, float]]] = {}
+    for row in report.tables.get("lanes", []):
+        points.setdefault((row["device"], row["lane"]), []).append((row["time_ns"], row["value"]))
+    lines = []
+    for (device, name), pairs in list(points.items())[:MAX_COUNTERS]:
+        times, values = (np.array(column) for column in zip(*pairs, strict=True))
+        unit = "ns" if name.endswith("_ns") else ""
+        label = name.removesuffix("_ns").replace("_", " ")
+        lines.append(
+            _line(label, times.astype(np.int64), values.astype(np.float64), unit, -1) | {"device": device}
+        )
+    return lines
+
+
 def _line(label: str, times: Int64, values: npt.NDArray[np.float64], unit: str, track: int) -> dict[str, Any]:
     good = np.isfinite(values)
     order = np.argsort(times[good], kind="stable")
@@ -616,6 +637,7 @@ def _line(label: str, times: Int64, values: npt.NDArray[np.float64], unit: str, 
         "label": clean(label, 120),
         "unit": unit,
         "track": track,
+        "device": -1,
         "points": len(times),
         "times": times[keep].tolist(),
         "values": values[keep].tolist(),

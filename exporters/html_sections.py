@@ -22,6 +22,9 @@ from stallscope.exporters.html_text import Content, Markup, clean, el, join
 from stallscope.exporters.html_values import column_title, count_text, fact_text, phase_rows, time_text
 from stallscope.profiler.notes import Note
 
+DOES_NOT_APPLY = "does not apply"
+"""How the reason of a rule begins that had nothing to look at, which is no fault of the recording."""
+
 # -- first screen -------------------------------------------------------------------------------------
 
 
@@ -264,7 +267,7 @@ def trust(report: Report) -> Markup:
     notes.sort(key=lambda n: NOTE_ORDER.get(n.severity, 3))
     reasons: dict[str, list[str]] = {}
     for rule in report.rules:
-        if rule.status == "not_analysable":
+        if rule.status == "not_analysable" and not rule.reason.startswith(DOES_NOT_APPLY):
             reasons.setdefault(rule.reason or "no reason given", []).append(f"{rule.code} {rule.name}")
     items: list[Content] = [
         el(
@@ -275,6 +278,11 @@ def trust(report: Report) -> Markup:
             ],
         )
         for n in notes
+    ]
+    items += [
+        el("li", [el("span", "note", class_="tag"), str(check.get("text", ""))])
+        for check in report.tables.get("trust", [])
+        if check.get("state") == "note"
     ]
     items += [
         el(

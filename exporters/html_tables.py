@@ -29,15 +29,14 @@ SEVERITY_OF_NOTE = {"data_loss": "data lost", "warning": "warning", "info": "not
 NOTE_ORDER = {"data_loss": 0, "warning": 1, "info": 2}
 
 TABLE_TITLES = {
-    "operators": "Operators",
-    "phases": "Phases",
-    "roofline": "Roofline",
     "trust": "How far this recording can be trusted",
-    "gaps": "Gaps",
-    "contention": "Host contention",
-    "syncs": "Synchronisation",
-    "copies": "Copies",
-    "collectives": "Collectives",
+    "phases": "Phases",
+    "idle_causes": "Causes of idle time, with the places that hold most of each",
+    "waits": "Where the host waits for the device",
+    "backpressure": "Launch queue",
+    "batches": "Batch sizes",
+    "operators": "Operators",
+    "roofline": "Roofline",
 }
 
 
@@ -122,6 +121,8 @@ def tables(report: Report) -> Markup:
         ("kernels", "Kernels", kernels), ("steps", "Steps", steps), ("devices", "Devices", devices)
     ]  # fmt: skip
     for name, rows in report.tables.items():
+        if name == "lanes":  # lines over time: drawn on the timeline
+            continue
         named.append((name, TABLE_TITLES.get(name, name.replace("_", " ").capitalize()), rows))
     boxes: list[Content] = [_table_box(name, title, rows) for name, title, rows in named if rows]
     if not report.devices:

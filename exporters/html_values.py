@@ -27,6 +27,7 @@ def fact_text(key: str, value: Any) -> str:
     return clean(_nested(key, value), LONGEST_VALUE)
 
 
+_NEEDS_NO_NAME = frozenset({"place", "name", "ns", "text"})
 _UNITS = ("_ns", "_bytes", "_per_s", "_share", "_percent")
 
 
@@ -36,14 +37,21 @@ def _nested(key: str, value: Any) -> str:
         # `{"split_ns": {"python": 3}}`: what is inside has the unit of the whole unless it names its own
         unit = key[key.rfind("_") :] if key.endswith(_UNITS) else ""
         named = [(str(k), str(k) if str(k).endswith(_UNITS) else f"{k}{unit}", v) for k, v in value.items()]
-        return "; ".join(f"{column_title(k)} {fact_text(u, v)}" for k, u, v in named) or "none"
+        plain_keys = {k for k, _, _ in named} & _NEEDS_NO_NAME
+        texts = [
+            fact_text(u, v) if k in plain_keys else f"{column_title(k)} {fact_text(u, v)}"
+            for k, u, v in named
+        ]
+        return (" " if plain_keys else "; ").join(texts) or "none"
     if isinstance(value, list):
+        if any(isinstance(v, Mapping) for v in value):
+            return "; ".join(fact_text(key, v) for v in value)
         return ", ".join(fact_text(key, v) for v in value)
     return str(value)
 
 
 def _number(key: str, value: float) -> str:
-    if key.endswith("_ns"):
+    if key == "ns" or key.endswith(("_ns", "_ns_per_step")):
         return duration(round(value))
     if key.endswith("bytes"):
         return size(value)

@@ -140,10 +140,12 @@
           if (track.open < track.lines.length || track.open > this.openAtFirst(track)) put({ type: "more", h: ROW, track });
           y += 3;
         }
+        if (group.kind === "device") for (const counter of this.layout.counters) if (counter.device === group.device) put({ type: "counter", h: COUNTER, counter });
       }
-      if (this.layout.counters.length) {
+      const rest = this.layout.counters.filter(c => c.device < 0 || !this.layout.groups.some(g => g.kind === "device" && g.device === c.device));
+      if (rest.length) {
         put({ type: "head", h: HEAD, group: { label: "Counters", kind: "counters", tracks: [] } });
-        for (const counter of this.layout.counters) put({ type: "counter", h: COUNTER, counter });
+        for (const counter of rest) put({ type: "counter", h: COUNTER, counter });
       }
       this.lines = lines;
       this.height = y + 6;
@@ -480,6 +482,7 @@
     }
 
     amount(value, unit) {
+      if (unit === "ns") return F.duration(value);
       if (unit === "bytes") {
         for (const [limit, name] of [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]]) {
           if (Math.abs(value) >= limit) return (value / limit).toFixed(1) + " " + name;

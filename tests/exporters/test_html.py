@@ -19,6 +19,7 @@ from stallscope.analyzers import analyze
 from stallscope.analyzers.finding import Evidence, Finding, Report, RuleOutcome, Step, Where
 from stallscope.analyzers.units import duration
 from stallscope.exporters import html, html_data
+from stallscope.exporters.html_values import fact_text
 from stallscope.profiler.errors import InputError
 from stallscope.profiler.kinds import KIND_NAMES, Kind
 from stallscope.profiler.notes import Note
@@ -304,6 +305,55 @@ def test_an_empty_recording_still_makes_a_page() -> None:
     assert page.layout["slices"] == 0
     assert page.layout["end"] > page.layout["start"]
     assert page.figures == []
+
+
+def test_lines_over_time_are_drawn_and_not_tabulated(small_session: Session, small_report: Report) -> None:
+    small_report.tables["lanes"] = [
+        {"device": 0, "lane": "launch_delay_ns", "time_ns": t, "value": v}
+        for t, v in ((10, 5), (20, 900), (30, 7))
+    ]
+
+    page = drawn_page(small_session, small_report)
+
+    [line] = [c for c in page.layout["counters"] if c["device"] == 0]
+    assert (line["label"], line["unit"], line["times"], line["values"]) == (
+        "launch delay",
+        "ns",
+        [10, 20, 30],
+        [5, 900, 7],
+    )
+    assert [g["device"] for g in page.layout["groups"] if g["kind"] == "device"] == [0]
+    assert not [a for _, a in page.elements if a.get("id") == "table-lanes"]
+
+
+def test_trust_notes_are_told_and_rules_that_do_not_apply_are_not(
+    small_session: Session, small_report: Report
+) -> None:
+    small_report.tables["trust"] = [
+        {"check": "linked", "state": "note", "value": 0.7, "text": "1198 of 1707 events are linked"},
+        {"check": "records", "state": "ok", "value": 0, "text": "no record was dropped"},
+    ]
+    small_report.rules.append(
+        RuleOutcome("HB102", "host-gap", "not_analysable", "does not apply: a device was recorded")
+    )
+
+    text = drawn_page(small_session, small_report).text
+
+    told = text.split("What this recording cannot tell", 1)[1].split("Findings ", 1)[0]
+    assert "note 1198 of 1707 events are linked" in told
+    assert "no record was dropped" not in told
+    assert "HB102" not in told
+    assert "not analysable HB102 host-gap does not apply: a device was recorded" in text
+
+
+def test_values_carry_the_unit_of_their_key() -> None:
+    places = [{"place": "a.py:3 (f)", "ns": 543_026}, {"place": "b.py:4 (g)", "ns": 1_500}]
+    assert fact_text("places", places) == "a.py:3 (f) 543 us; b.py:4 (g) 1.50 us"
+    assert fact_text("split_ns", {"python": 3_000, "sync": None}) == "python 3.00 us; sync n/a"
+    assert fact_text("rate_flops_per_s", 2.5e12) == "2.5 TFLOP/s"
+    assert fact_text("idle_share", 0.125) == "12.5 %"
+    assert fact_text("x", True) == "yes"
+    assert fact_text("devices", {}) == "none"
 
 
 # -- hostile input ------------------------------------------------------------------------------------
