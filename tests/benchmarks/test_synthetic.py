@@ -64,15 +64,7 @@ def test_headline_numbers_are_those_worked_out_by_hand(name: str) -> None:
     assert {key: getattr(headline, key) for key in NUMBERS} == {key: EXPECTED[name][key] for key in NUMBERS}
 
 
-NOT_YET = pytest.mark.xfail(
-    reason="with a task queue the cause is looked for on the thread that calls, not on the one that enqueues"
-)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=NOT_YET) if n.startswith("npu") and EXPECTED[n]["first"] else n for n in EXPECTED],
-)
+@pytest.mark.parametrize("name", EXPECTED)
 def test_the_first_finding_is_the_planted_one(name: str) -> None:
     wanted = EXPECTED[name]
     found = [f for f in report(name).findings if f.severity != "info"]
