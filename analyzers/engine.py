@@ -55,6 +55,7 @@ def analyze_session(session: Session, rules: Mapping[str, Rule]) -> Report:
         rules=outcomes,
         notes=[*run.trust.notes(), *session.notes],
         facts=dict(session.facts),
+        run=run,
         tables=all_tables(run),
     )
     return report

@@ -168,3 +168,6 @@ class Report:
     """Run facts worth showing: source, producer, devices, settings, overhead. Never the environment."""
     tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     """Named extra tables (operators, trust, phases, roofline...): rows of plain JSON values, ns in key names."""
+    run: Any = field(default=None, repr=False, compare=False)
+    """The `analyzers.run.Run` behind the report, with what it derived, so that an exporter that draws idle
+    pieces need not derive them again; None for a report made by hand."""

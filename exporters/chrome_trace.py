@@ -356,7 +356,7 @@ class _Export:
 
     def _gaps(self) -> Iterator[_Drawn]:
         """The idle gaps of each device, named by what ended them, and inside each the causes of its idle time."""
-        run = Run(self.session)
+        run = self.report.run or Run(self.session)
         for number, view in run.devices.items():
             gaps = view.gaps
             if len(gaps) == 0:

@@ -114,7 +114,7 @@ class _Packer:
     def __init__(self, session: Session, report: Report, max_slices: int) -> None:
         self.timeline: Timeline = session.timeline
         self.report = report
-        self.run = Run(session)
+        self.run = report.run or Run(session)
         self.max_slices = max_slices
         self.left_out: list[str] = []
         self.groups: list[dict[str, Any]] = []
