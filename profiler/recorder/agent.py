@@ -109,7 +109,7 @@ class Agent:
 
     def start(self) -> None:
         """Install the hooks and start the sampling thread."""
-        self.watch = ImportWatch(tuple(HOOKS), self._imported)
+        self.watch = ImportWatch(tuple(HOOKS), self._imported, self._not_imported)
         self.watch.install()
         gc.callbacks.append(self._gc)
         if self.follows_children:
@@ -200,6 +200,14 @@ class Agent:
             text = self.writer.text(f"import {name}")
             self.writer.put(IMPORT, start_ns, end_ns - start_ns, text, _thread.get_native_id())
         self.guard(f"hook for {name}", self._run_hook, name, module)
+
+    def _not_imported(self, name: str, error: Exception) -> None:
+        """A framework that is there and cannot be loaded: said, because the script may go on without its device."""
+        self.guard(f"import of {name}", self._note_failed_import, name, error)
+
+    def _note_failed_import(self, name: str, error: Exception) -> None:
+        text = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        self.note("import-failed", "warning", f"{name} could not be imported ({text})")
 
     def _run_hook(self, name: str, module: ModuleType) -> None:
         import importlib

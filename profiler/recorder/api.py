@@ -46,18 +46,21 @@ class mark:
     ...     pass
     """
 
-    __slots__ = ("_counted", "_start_ns", "name", "values")
+    __slots__ = ("_counted", "_end_range", "_start_ns", "name", "values")
 
     def __init__(self, name: str, **values: object) -> None:
         self.name = name
         self.values = values
         self._start_ns = 0
         self._counted = False
+        self._end_range: Any = None
 
     def __enter__(self) -> Self:
         agent = active_agent()
         if agent is not None:
             self._counted = bool(agent.guard("mark", agent.windows.step_begins, "mark"))
+            if agent.windows.device_range is not None:
+                self._end_range = agent.guard("mark", agent.windows.device_range, self.name)
             self._start_ns = time.perf_counter_ns()
         return self
 
@@ -66,6 +69,9 @@ class mark:
         if agent is None or not self._start_ns:
             return
         agent.guard("mark", agent.mark, self.name, self._start_ns, time.perf_counter_ns(), self.values)
+        if self._end_range is not None:
+            agent.guard("mark", self._end_range)
+            self._end_range = None
         if self._counted:
             agent.windows.step_ends()
         self._start_ns = 0

@@ -14,13 +14,21 @@ from types import ModuleType
 Imported = Callable[[str, ModuleType, int, int], None]
 """Called with the module's name, the module, and when its import began and ended (monotonic ns)."""
 
+Failed = Callable[[str, Exception], None]
+"""Called with the module's name and what its import raised; must not raise. The script sees the exception as ever."""
+
+
+def _ignored(name: str, error: Exception) -> None:
+    del name, error
+
 
 class ImportWatch:
     """A finder at the head of `sys.meta_path` that lets the others find, and wraps the loader they return."""
 
-    def __init__(self, names: Sequence[str], imported: Imported) -> None:
+    def __init__(self, names: Sequence[str], imported: Imported, failed: Failed | None = None) -> None:
         self._waiting = set(names)
         self._imported = imported
+        self._failed = failed or _ignored
 
     def install(self) -> None:
         """Start watching. Modules that are loaded already are reported at once."""
@@ -61,6 +69,9 @@ class ImportWatch:
             start_ns = time.perf_counter_ns()
             try:
                 run(module)
+            except Exception as error:
+                self._failed(name, error)
+                raise
             finally:
                 loader.__dict__.pop("exec_module", None)
             self._imported(name, sys.modules.get(name, module), start_ns, time.perf_counter_ns())

@@ -9,6 +9,18 @@ from stallscope.profiler.errors import OptionError
 
 PYTHON_MODES = ("sample", "calls", "off")
 DEVICES = ("auto", "cuda", "xpu", "npu", "cpu", "off")
+NPU_LEVELS = ("Level0", "Level1", "Level2")
+NPU_METRICS = (
+    "PipeUtilization",
+    "ArithmeticUtilization",
+    "Memory",
+    "MemoryL0",
+    "MemoryUB",
+    "ResourceConflictRatio",
+    "L2Cache",
+    "MemoryAccess",
+    "AiCoreNone",
+)
 WINDOW_AUTO, WINDOW_ALL = "auto", "all"
 
 
@@ -20,7 +32,8 @@ class Settings:
     `warmup` steps run unrecorded, then operators of `steps` steps (0: as many as the caps allow) are
     recorded; `whole` records from the import of torch to the end instead. `max_events` caps the
     operators and kernels kept in all windows of one process, `max_seconds` the windows' length together.
-    `shapes`: record operator input shapes and dtypes.
+    `shapes`: record operator input shapes and dtypes. `npu_level`, `npu_metrics`: how much an Ascend NPU tells,
+    and which group of core counters; `npu_mstx`: show marks on the NPU's timeline too.
     """
 
     python: str = "sample"
@@ -33,6 +46,9 @@ class Settings:
     max_events: int = 100_000
     max_seconds: int = 120
     shapes: bool = True
+    npu_level: str = "Level1"
+    npu_metrics: str = "PipeUtilization"
+    npu_mstx: bool = False
 
     def __init__(self, **values: str | int | bool) -> None:
         for name, value in values.items():
@@ -46,6 +62,12 @@ class Settings:
             raise OptionError(f"python mode {self.python!r} is not known. Modes: {', '.join(PYTHON_MODES)}.")
         if self.device not in DEVICES:
             raise OptionError(f"device {self.device!r} is not known. Devices: {', '.join(DEVICES)}.")
+        if self.npu_level not in NPU_LEVELS:
+            raise OptionError(f"NPU level {self.npu_level!r} is not known. Levels: {', '.join(NPU_LEVELS)}.")
+        if self.npu_metrics not in NPU_METRICS:
+            raise OptionError(
+                f"NPU metrics {self.npu_metrics!r} are not known. Metrics: {', '.join(NPU_METRICS)}."
+            )
         if not 1 <= self.rate_hz <= 1000:
             raise OptionError(f"a sampling rate of {self.rate_hz} Hz is not possible; 1 to 1000 is.")
         if self.warmup < 0 or self.steps < 0:

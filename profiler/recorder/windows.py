@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import time
-from _thread import RLock
+from _thread import RLock, get_ident
 from collections.abc import Callable
 from types import ModuleType
 
@@ -35,6 +35,11 @@ can be further apart later on. Beyond that it is closed in mid-step."""
 IDLE_NS = 10 * S
 """Without a step for this long a window is closed: servers are often killed while they idle."""
 
+OWNER_S = 2.0
+"""How long the script's own profiler waits for a window of ours that only another thread can close."""
+LEAVING_S = 0.3
+"""The same when the process ends and that thread takes no steps any more."""
+
 NOTHING, WAITING, OPEN, DONE = "nothing", "waiting", "open", "done"
 MODULE, MARK = "module", "mark"
 
@@ -51,6 +56,8 @@ class WindowController:
         self.backend: Backend | None = None
         self.at_once = False
         """Open as soon as torch is there and record everything: `stallscope.record()`."""
+        self.device_range: Callable[[str], Callable[[], None]] | None = None
+        """Shows a mark on the device's timeline too: called when it begins, what it returns when it ends."""
         self._number = 0
         self._provisional = False
         self._open_ns = 0
@@ -66,22 +73,54 @@ class WindowController:
         self._modules_seen = False
         self._others = 0
         self._reopen = False
+        self._owner = 0
+        """The thread that opened the window: some backends can only be closed in it."""
+        self._busy = False
+        self._asked = ""
+        self._foreign_steps = 0
+        self._pending: object = None
 
     # -- what the hooks call -----------------------------------------------------------------------
 
     def torch_ready(self, torch: ModuleType) -> None:
-        """torch was imported."""
-        self.backend = choose(self._settings, torch)
-        if self.backend is None:
+        """torch was imported, in the calling thread."""
+        self.serve(choose(self._settings, torch))
+
+    def serve(self, backend: Backend | None) -> None:
+        """Use this backend from now on; called in a thread of the script."""
+        self.backend = backend
+        if backend is None:
             return
         self.state = WAITING
         # a child that only imports torch (a compile worker) needs no window before its first step
-        wanted = self._settings.whole or self.at_once
-        if self.backend.any_thread and (
-            wanted or (self._agent.kind == "main" and self._settings.warmup == 0)
-        ):
+        wanted = self._whole()
+        if wanted or (backend.any_thread and self._agent.kind == "main" and self._settings.warmup == 0):
             with self._lock:
                 self._open(provisional=not wanted)
+
+    def replace(self, make: Callable[[Backend], Backend]) -> None:
+        """Go on with a backend made from the present one; a window that is open is the new one's to close."""
+        with self._lock:
+            if self.backend is not None:
+                self.backend = make(self.backend)
+
+    def device_ready(self) -> None:
+        """The script began to use its device, in the calling thread: a window of the whole run starts again."""
+        backend = self.backend
+        if backend is None or self.state != OPEN or self._busy or not self._whole():
+            return
+        with self._lock:
+            if self.state == OPEN and backend.wants_device():
+                self._close("the script began to use its device")
+                self._open(provisional=False)
+
+    def _whole(self) -> bool:
+        return self._settings.whole or self.at_once
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether any step began so far."""
+        return self._steps > 0
 
     def step_begins(self, source: str) -> bool:
         """A step may start in the calling thread; returns whether it counts, then `step_ends` must follow.
@@ -106,9 +145,15 @@ class WindowController:
     def step_ends(self) -> None:
         self._steps_running = max(self._steps_running - 1, 0)
         self._last_step_ns = time.perf_counter_ns()
+        if self._asked:
+            self._answer()
 
     def _at_step(self) -> None:
         settings = self._settings
+        if not self._in_reach():
+            self._foreign_steps += 1
+            return
+        self._answer()
         if self.state == OPEN and self._provisional:
             self._discard()
         if self.state == OPEN:
@@ -129,29 +174,77 @@ class WindowController:
     def tick(self, now: int) -> None:
         """Ten times a second, from the recorder's thread."""
         backend = self.backend
-        if backend is None or not backend.any_thread or self.state not in (WAITING, OPEN):
+        if backend is None or self.state not in (WAITING, OPEN):
             return
         with self._lock:
             if self.state == OPEN and now - self._open_ns >= self._limit_ns:
-                self._close("time" if self._steps_running else "idle")
+                self._close_soon("time" if self._steps_running else "idle")
             elif self.state == OPEN and self._idle(now):
-                self._close("idle")
-            if self.state == WAITING and (self._settings.whole or self.at_once):
+                self._close_soon("idle")
+            if self.state == WAITING and self._whole() and backend.any_thread:
                 self._open(provisional=False)
 
     def _idle(self, now: int) -> bool:
         stepping = self._steps_running > 0 or self._last_step_ns == 0
-        bounded = not (self._settings.whole or self.at_once or self._provisional)
+        bounded = not (self._whole() or self._provisional)
         return bounded and not stepping and now - self._last_step_ns > IDLE_NS
 
     def close(self, why: str) -> None:
         """The process ends, or the recording does."""
+        if not self._in_reach():
+            self._await_owner(why, OWNER_S if self._steps_running else LEAVING_S)
         with self._lock:
-            if self.state == OPEN:
+            if self.state == OPEN and self._in_reach():
                 self._close(why)
+            elif self.state == OPEN:
+                self._agent.note(
+                    "window-lost",
+                    "data_loss",
+                    "an operator window was open in another thread when the process ended, and only that thread could "
+                    "have closed it; its operators and kernels are lost",
+                )
             self.state = DONE
             if self.backend is not None:
                 self._agent.writer.line("framework", facts=self.backend.facts())
+                self._pass_notes_on()
+
+    # -- windows that belong to a thread -----------------------------------------------------------
+
+    def _in_reach(self) -> bool:
+        """Whether the calling thread may close the window that is open, if one is."""
+        if self.state != OPEN or self.backend is None or self.backend.any_thread:
+            return True
+        return get_ident() == self._owner
+
+    def _close_soon(self, why: str) -> None:
+        """Close the window here if this thread may, else have its owner do it."""
+        if self._in_reach():
+            self._close(why)
+        elif not self._asked:
+            self._ask_owner(why)
+
+    def _ask_owner(self, why: str) -> None:
+        """The owner looks at every step; the main thread can be called between any two instructions as well."""
+        self._asked = why
+        from threading import main_thread
+
+        if self._owner == main_thread().ident:
+            self._pending = call_in_main_thread(self._answer)
+
+    def _answer(self) -> None:
+        """In any thread: close the window if another thread asked for it and this one owns it."""
+        if not self._asked or self._busy:
+            return
+        with self._lock:
+            if self.state == OPEN and self._in_reach():
+                why, self._asked = self._asked, ""
+                self._close(why)
+
+    def _await_owner(self, why: str, seconds: float) -> None:
+        self._ask_owner(why)
+        limit = time.monotonic() + seconds
+        while self.state == OPEN and time.monotonic() < limit:
+            time.sleep(0.01)
 
     # -- somebody else's profiler ------------------------------------------------------------------
 
@@ -161,11 +254,21 @@ class WindowController:
             self._others += 1
             if self.state != OPEN:
                 return
-            if self._provisional:
-                self._discard()
-            else:
-                self._close("the script's own profiler")
             self._reopen = True
+            if self._in_reach():
+                if self._provisional:
+                    self._discard()
+                else:
+                    self._close("the script's own profiler")
+                return
+        self._await_owner("the script's own profiler", OWNER_S)
+        if self.state == OPEN:
+            self._agent.note(
+                "profilers-in-conflict",
+                "warning",
+                "the script started a profiler of its own while a window of ours was open in another thread, which "
+                "did not close it in time; either may lack data",
+            )
 
     def take_back(self) -> None:
         """The script's profiler ended."""
@@ -173,7 +276,7 @@ class WindowController:
             self._others = max(self._others - 1, 0)
             if self._others == 0 and self._reopen and self.state == WAITING:
                 self._reopen = False
-                self._open(provisional=self._steps == 0 and not (self._settings.whole or self.at_once))
+                self._open(provisional=self._steps == 0 and not self._whole())
 
     # -- forks -------------------------------------------------------------------------------------
 
@@ -213,7 +316,11 @@ class WindowController:
         if backend.busy():
             return
         begin = time.perf_counter_ns()
-        if not self._try("starting a window", backend.start):
+        backend.place = os.path.join(self._agent.folder, f"{self._agent.writer.stem}-w{self._number + 1}")
+        self._asked, self._owner = "", get_ident()
+        started = self._try("starting a window", backend.start)
+        self._pass_notes_on()
+        if not started:
             return
         self._number += 1
         self._provisional = provisional
@@ -254,6 +361,7 @@ class WindowController:
             size = size_of(path)
 
         done = self._try("closing a window", stop_and_save)
+        self._pass_notes_on()
         remove(busy)
         if not done:
             return
@@ -279,8 +387,23 @@ class WindowController:
             provisional=self._provisional,
             activities=backend.activities(),
             backend=backend.name,
+            **backend.window_facts(),
         )
+        if self._foreign_steps:
+            self._foreign_steps = 0
+            agent.note(
+                "steps-of-other-threads",
+                "warning",
+                "steps ran in several threads, and this profiler records the operators of one thread at a time",
+            )
         self._check_budget()
+
+    def _pass_notes_on(self) -> None:
+        if self.backend is None:
+            return
+        notes, self.backend.notes = self.backend.notes, []
+        for code, severity, text in notes:
+            self._agent.note(code, severity, text)
 
     def _check_budget(self) -> None:
         if self._provisional:
@@ -312,6 +435,7 @@ class WindowController:
 
     def _try(self, where: str, run: Callable[[], None]) -> bool:
         """Call the backend. If it fails, that is written down and it is not used again."""
+        self._busy = True
         try:
             run()
         except Exception as error:  # noqa: BLE001 - whatever it is, the user's program must go on
@@ -320,7 +444,25 @@ class WindowController:
             text = f"{where} failed ({type(error).__name__}); operators are missing"
             self._agent.note("operators-not-recorded", "data_loss", text)
             return False
+        finally:
+            self._busy = False
         return True
+
+
+def call_in_main_thread(run: Callable[[], None]) -> object:
+    """Have the interpreter call `run` in the main thread, between two instructions, as it calls signal handlers.
+
+    Returns what must be kept alive until then. `run` must not raise.
+    """
+    import ctypes
+
+    def pending(_: object) -> int:
+        run()
+        return 0
+
+    callback = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(pending)
+    ctypes.pythonapi.Py_AddPendingCall(callback, None)
+    return callback
 
 
 def size_of(path: str) -> int:

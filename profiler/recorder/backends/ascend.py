@@ -15,19 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-LEVELS = ("Level0", "Level1", "Level2")
-METRICS = (
-    "PipeUtilization",
-    "ArithmeticUtilization",
-    "Memory",
-    "MemoryL0",
-    "MemoryUB",
-    "ResourceConflictRatio",
-    "L2Cache",
-    "MemoryAccess",
-    "AiCoreNone",
-)
-
 FRAMEWORK, OUTPUT, DONE = "FRAMEWORK", "ASCEND_PROFILER_OUTPUT", "analyse.done"
 FOLDER_ENDINGS = ("_ascend_pt", "_ascend_ms")
 DEVICE_DATA = re.compile(r"^PROF_\d+_\d+_[0-9a-zA-Z]+")
@@ -96,45 +83,41 @@ def bytes_of(folder: str) -> int:
     )
 
 
+EMPTY = (
+    "npu-window-empty",
+    "data_loss",
+    "the NPU profiler was started and stopped, but wrote nothing; operators and kernels of that window are lost",
+)
+CUT = (
+    "npu-window-cut",
+    "data_loss",
+    "the NPU profiler did not end its recording (no profiler_info.json); it may not be readable",
+)
+NO_OPERATORS = (
+    "npu-no-operators",
+    "data_loss",
+    "the NPU profiler wrote no framework data: operators are missing",
+)
+NO_DEVICE_DATA = (
+    "npu-no-device-data",
+    "data_loss",
+    "the NPU profiler wrote no device data (no PROF_ folder), so kernels are missing; is the device profiled already?",
+)
+
+
 def faults_of_window(folder: str, wants_device: bool) -> list[tuple[str, str, str]]:
     """What is missing of a window that was just written, as (code, severity, text)."""
     found = recordings(folder)
     if not found:
-        return [
-            (
-                "npu-window-empty",
-                "data_loss",
-                "the NPU profiler was started and stopped, but wrote nothing; operators and kernels of that window are lost",
-            )
-        ]
+        return [EMPTY]
     faults = []
     for recording in found:
         if not any(INFO.match(name) for name in os.listdir(recording)):
-            faults.append(
-                (
-                    "npu-window-cut",
-                    "data_loss",
-                    "the NPU profiler did not end its recording (no profiler_info.json); it may not be readable",
-                )
-            )
-        framework = os.path.join(recording, FRAMEWORK)
-        if not os.path.isdir(framework) or not bytes_of(framework):
-            faults.append(
-                (
-                    "npu-no-operators",
-                    "data_loss",
-                    "the NPU profiler wrote no framework data: operators are missing",
-                )
-            )
+            faults.append(CUT)
+        if not bytes_of(os.path.join(recording, FRAMEWORK)):
+            faults.append(NO_OPERATORS)
         if wants_device and not device_data(recording):
-            faults.append(
-                (
-                    "npu-no-device-data",
-                    "data_loss",
-                    "the NPU profiler wrote no device data (no PROF_ folder): kernels are missing. The driver may not "
-                    "allow profiling here, or another profiler holds the device",
-                )
-            )
+            faults.append(NO_DEVICE_DATA)
     return faults
 
 
@@ -189,8 +172,6 @@ def plain_message(text: str) -> str:
     """
     line = " ".join(text.split())
     line = re.sub(r"\x1b\[[0-9;]*m", "", line)
-    line = re.sub(
-        r"^\[\d{4}-\d\d-\d\d[ -]\d\d:\d\d:\d\d\] \[([A-Z]+)\] \[\d+\] [\w.]+: ", r"\1: ", line
-    )
+    line = re.sub(r"^\[\d{4}-\d\d-\d\d[ -]\d\d:\d\d:\d\d\] \[([A-Z]+)\] \[\d+\] [\w.]+: ", r"\1: ", line)
     line = re.sub(r"(?:~|\.{0,2})(?:/[^\s/'\",;:]+)*/([^\s/'\",;:]+)", r"\1", line)
     return line[:300]

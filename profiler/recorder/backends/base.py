@@ -19,9 +19,14 @@ class Backend:
     any_thread = False
     """Whether windows cover all threads and may be opened and closed from any of them."""
 
+    place = ""
+    """Where the window that opens next may write: a path that does not exist yet, set by the controller."""
+
     def __init__(self, settings: Settings, torch: ModuleType) -> None:
         self.settings = settings
         self.torch = torch
+        self.notes: list[tuple[str, str, str]] = []
+        """(code, severity, text) of what the report must say; the controller takes them away."""
 
     def suits(self) -> bool:
         """Whether this process can be recorded this way."""
@@ -40,12 +45,20 @@ class Backend:
         raise NotImplementedError
 
     def collect(self, stem: str) -> str:
-        """Write the window to a file or folder whose path begins with `stem`; returns that path."""
+        """Write the window to a file or folder whose path begins with `stem`, which is `place`; returns that path."""
         raise NotImplementedError
 
     def discard(self) -> None:
         """Forget what was recorded."""
         raise NotImplementedError
+
+    def wants_device(self) -> bool:
+        """Whether the window that is open leaves out a device that the script uses by now."""
+        return False
+
+    def window_facts(self) -> dict[str, object]:
+        """What the reader of the last window needs to know; plain values."""
+        return {}
 
     def after_fork(self, was_open: bool) -> bool:
         """In a forked child: forget the parent's window. Returns whether windows can be used here."""

@@ -27,6 +27,8 @@ _CONFIGS: tuple[dict[str, bool], ...] = (
 
 class KinetoBackend(Backend):
     name = "kineto"
+    devices: tuple[str, ...] = ("cuda", "xpu")
+    """Modules of torch whose devices can be recorded, in the order in which they are looked for."""
 
     def __init__(self, settings: Settings, torch: ModuleType) -> None:
         super().__init__(settings, torch)
@@ -88,7 +90,7 @@ class KinetoBackend(Backend):
         their devices later.
         """
         wanted = self.settings.device
-        for name in ("cuda", "xpu"):
+        for name in self.devices:
             module = getattr(self.torch, name, None)
             if wanted in ("auto", name) and module is not None and _initialised(module):
                 return name

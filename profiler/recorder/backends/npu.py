@@ -25,8 +25,6 @@ from stallscope.profiler.recorder.backends.ascend import (
     ANCHOR,
     BLOCKING_VARIABLES,
     BYTES_PER_EVENT,
-    LEVELS,
-    METRICS,
     Listener,
     anchors,
     blocking,
@@ -35,9 +33,9 @@ from stallscope.profiler.recorder.backends.ascend import (
     faults_of_window,
 )
 from stallscope.profiler.recorder.backends.base import Backend
-from stallscope.profiler.recorder.backends.cann import find_mspti, find_msprof
+from stallscope.profiler.recorder.backends.cann import find_msprof, find_mspti
 from stallscope.profiler.recorder.backends.kineto import KinetoBackend
-from stallscope.profiler.recorder.settings import Settings
+from stallscope.profiler.recorder.settings import NPU_LEVELS, NPU_METRICS, Settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,6 +43,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 __all__ = ["BLOCKING_VARIABLES", "KEYWORDS", "LEVELS", "METRICS", "NpuBackend", "is_usable"]
+
+LEVELS, METRICS = NPU_LEVELS, NPU_METRICS
 
 TORCH_NPU, MSPTI, HOST = "torch_npu", "mspti", "host"
 
@@ -91,12 +91,11 @@ class NpuBackend(Backend):
         self._route = HOST
         self._running = host is not None
         self._profile: Any = None
-        self._folder = ""
         self._anchors: list[list[int]] = []
         self._listener = Listener()
         self._told: set[str] = set()
+        self._recorded_device = False
         self._events = 0
-        self.folder_of_windows = ""
 
     # -- which way ---------------------------------------------------------------------------------
 
@@ -155,6 +154,7 @@ class NpuBackend(Backend):
             self._say_what_is_missed()
             self._host.devices = ("npu",) if self._route == MSPTI else ("cuda", "xpu")
             self._host.start()
+        self._recorded_device |= self._route != HOST
         self._running = True
 
     def _say_what_is_missed(self) -> None:
@@ -179,11 +179,11 @@ class NpuBackend(Backend):
     def _start_own(self) -> None:
         profiler = self._npu.profiler
         settings = self.settings
-        self._anchors, self._thread = [], get_ident()
+        self._anchors = []
         creator = self._path_creator()
         kept = {name: getattr(creator, name) for name in _PATH_STATE if hasattr(creator, name)}
         with self._hearing():
-            handler = profiler.tensorboard_trace_handler(dir_name=self.folder_of_windows, analyse_flag=False)
+            handler = profiler.tensorboard_trace_handler(dir_name=self.place, analyse_flag=False)
             self._profile = profiler.profile(
                 activities=[profiler.ProfilerActivity.CPU, profiler.ProfilerActivity.NPU],
                 on_trace_ready=handler,
@@ -216,11 +216,12 @@ class NpuBackend(Backend):
     def collect(self, stem: str) -> str:
         if self._route != TORCH_NPU:
             return self._host.collect(stem)
-        os.rename(self.folder_of_windows, stem)
         self._events = _framework_bytes(stem) // BYTES_PER_EVENT
         for fault in faults_of_window(stem, wants_device=True):
             self._tell(*fault)
         self._say_what_it_printed()
+        # a window that wrote nothing is one all the same
+        os.makedirs(stem, exist_ok=True)
         return stem
 
     def discard(self) -> None:
@@ -229,7 +230,7 @@ class NpuBackend(Backend):
             return
         import shutil
 
-        shutil.rmtree(self.folder_of_windows, ignore_errors=True)
+        shutil.rmtree(self.place, ignore_errors=True)
         self._say_what_it_printed()
 
     def _say_what_it_printed(self) -> None:
@@ -262,11 +263,22 @@ class NpuBackend(Backend):
         facts["torch_npu"] = str(getattr(self._npu, "__version__", ""))
         facts["environment"] = environment()
         if device.is_initialized():
+            self._say_if_none_was_opened()
             facts["device_kind"] = "npu"
             facts["device_names"] = [str(device.get_device_name(i)) for i in range(device.device_count())]
             facts["npu_recorded_by"] = self._route
             facts["npu_level"], facts["npu_metrics"] = self.settings.npu_level, self.settings.npu_metrics
         return facts
+
+    def _say_if_none_was_opened(self) -> None:
+        wanted = self.settings.device in ("auto", "npu") and "npu-not-recorded" not in self._told
+        if wanted and not self._recorded_device:
+            self._tell(
+                "npu-no-window",
+                "data_loss",
+                "the script used the NPU, but no window was open while it did: no module was called, and no stallscope.mark "
+                "was set. `--window all` records from the first use of the device on",
+            )
 
     # -- torch_npu's inside ------------------------------------------------------------------------
 

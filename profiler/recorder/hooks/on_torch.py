@@ -55,7 +55,7 @@ class ForwardWatch:
 
     def before(
         self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[int, bool, str, Any]:
+    ) -> tuple[int, bool, str, Any, Any]:
         thread = get_ident()
         shape = token_shape(args, kwargs)
         if thread in self.prefilling:
@@ -72,12 +72,16 @@ class ForwardWatch:
             if len(self._shapes) > 1000:
                 self._shapes.clear()
             self._shapes[id(module)] = shape
-        counted = self.agent.windows.step_begins(MODULE)
-        return time.perf_counter_ns(), counted, phase, shape
+        windows = self.agent.windows
+        counted = windows.step_begins(MODULE)
+        end_range = windows.device_range(phase) if windows.device_range is not None else None
+        return time.perf_counter_ns(), counted, phase, shape, end_range
 
-    def after(self, module: Any, begun: tuple[int, bool, str, Any]) -> None:
+    def after(self, module: Any, begun: tuple[int, bool, str, Any, Any]) -> None:
         end_ns = time.perf_counter_ns()
-        start_ns, counted, phase, shape = begun
+        start_ns, counted, phase, shape, end_range = begun
+        if end_range is not None:
+            end_range()
         values: dict[str, object] = {"module": type(module).__name__}
         if shape is not None:
             values["batch"], values["tokens"] = shape

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 
 from stallscope.profiler.recorder import windows
+from stallscope.profiler.recorder.backends.base import Backend
 from stallscope.profiler.recorder.settings import Settings
 from stallscope.profiler.recorder.windows import DONE, MARK, MODULE, OPEN, WAITING, WindowController
 
@@ -17,13 +20,14 @@ S = 1_000_000_000
 EVENTS_A_STEP = 1000
 
 
-class FakeBackend:
+class FakeBackend(Backend):
     """Pretends that each step since `start` made EVENTS_A_STEP events."""
 
     name = "fake"
     any_thread = True
 
     def __init__(self, world: World) -> None:
+        super().__init__(Settings(), SimpleNamespace())  # type: ignore[arg-type]
         self.world = world
         self.calls: list[str] = []
         self.begun_at = 0
@@ -239,15 +243,97 @@ def test_a_child_has_no_window_before_its_first_step(world: World) -> None:
     assert controller.state == OPEN
 
 
-def test_a_backend_bound_to_its_thread_opens_with_a_step_only(world: World) -> None:
+def elsewhere(run: Callable[[], None]) -> None:
+    """Run something in another thread, and wait for it."""
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+
+
+def bound(world: World, **settings: Any) -> WindowController:
+    """A controller whose backend opens and closes in one thread only, with its window open in this one."""
     world.backend.any_thread = False
-    controller = world.controller()
+    controller = world.controller(**settings)
     assert controller.state == WAITING
     world.step(controller)
+    assert controller.state == OPEN
+    return controller
+
+
+def test_a_backend_bound_to_its_thread_opens_with_a_step_only(world: World) -> None:
+    controller = bound(world)
+    closers: list[int] = []
+    world.backend.stop = lambda: closers.append(threading.get_ident())  # type: ignore[method-assign]
+    world.now += 100 * S
+
+    elsewhere(lambda: controller.tick(world.now))
+    for _ in range(1000):  # the interpreter calls us back between two of these
+        time.sleep(0)
+
+    assert controller.state == WAITING
+    assert closers == [threading.get_ident()]
+    assert world.closed() == [("idle", 1)]
+
+
+def test_a_window_of_another_thread_is_closed_at_its_next_step(world: World) -> None:
+    world.backend.any_thread = False
+    controller = world.controller()
+    begun, asked, done = threading.Event(), threading.Event(), threading.Event()
+
+    def owner() -> None:
+        world.step(controller)
+        begun.set()
+        asked.wait()
+        world.step(controller)
+        done.set()
+
+    thread = threading.Thread(target=owner)
+    thread.start()
+    begun.wait()
     world.now += 100 * S
     controller.tick(world.now)
+    world.step(controller)  # not ours to close
+    assert (controller.state, world.closed()) == (OPEN, [])
+    asked.set()
+    thread.join()
 
-    assert controller.state == OPEN
+    assert world.closed()[0] == ("idle", 1)
+    assert "steps-of-other-threads" in world.notes
+    assert done.is_set()
+
+
+def test_a_window_whose_thread_is_gone_is_lost_and_said_to_be(world: World) -> None:
+    world.backend.any_thread = False
+    controller = world.controller()
+    elsewhere(lambda: world.step(controller))
+
+    controller.close("atexit")
+
+    assert world.backend.calls == ["start"]
+    assert world.notes == ["window-lost"]
+
+
+def test_the_scripts_profiler_waits_for_the_thread_that_owns_our_window(world: World) -> None:
+    controller = bound(world)
+
+    elsewhere_thread = threading.Thread(target=controller.give_way)
+    elsewhere_thread.start()
+    while elsewhere_thread.is_alive():
+        time.sleep(0.001)
+
+    assert world.closed() == [("the script's own profiler", 1)]
+    assert world.notes == []
+
+
+def test_a_device_that_comes_into_use_starts_a_whole_run_again(world: World) -> None:
+    controller = world.controller(whole=True)
+    world.backend.wants_device = lambda: True  # type: ignore[method-assign]
+    world.now += S
+
+    controller.device_ready()
+
+    assert world.backend.calls == ["start", "stop", "collect", "start"]
+    assert world.closed() == [("the script began to use its device", 0)]
 
 
 def test_whole_runs_record_from_the_start(world: World) -> None:
