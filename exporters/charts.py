@@ -26,6 +26,8 @@ MAX_MARKS = 2_000
 """Marks of one figure; plotly.js needs about a second for 10,000."""
 TOP_KERNELS = 15
 TOP_ROWS = 20
+NARROW_LABEL = 20
+"""Characters of a bar's label on a narrow screen (`"narrow"` of a figure)."""
 
 HOST_TABLES = {
     "operators": ("Hot operators", "Time in each operator; self time is without the operators it calls."),
@@ -148,7 +150,7 @@ def idle_waterfall(devices: Sequence[DeviceSummary]) -> Figure | None:
     layout = {
         "xaxis": {
             "title": {"font": {"size": 12}, "text": f"idle time, {unit}"},
-            "range": [0, 1.12 * idle / scale],
+            "range": [0, 1.2 * idle / scale],
         },
         "yaxis": {
             "tickvals": list(range(len(values) + 1)),
@@ -203,7 +205,7 @@ def top_kernels(kernels: Sequence[KernelTotal]) -> Figure | None:
     layout = {
         "xaxis": {
             "title": {"font": {"size": 12}, "text": f"total time, {unit}"},
-            "range": [0, 1.15 * max(r[3] for r in rows) / scale],
+            "range": [0, 1.2 * max(r[3] for r in rows) / scale],
         },
         "yaxis": {
             "tickvals": list(range(len(rows))),
@@ -215,7 +217,8 @@ def top_kernels(kernels: Sequence[KernelTotal]) -> Figure | None:
         "showlegend": False,
     }
     caption = "Kernels and collectives by name, summed over all devices; copies and memsets are not in it."
-    return _figure("kernels", "Top kernels", caption, [bar], layout, 110 + 24 * len(rows))
+    figure = _figure("kernels", "Top kernels", caption, [bar], layout, 110 + 24 * len(rows))
+    return figure | {"narrow": [plot_text(r[0], NARROW_LABEL) for r in rows]}
 
 
 def roofline(rows: Sequence[dict[str, Any]]) -> Figure | None:
@@ -352,7 +355,8 @@ def ranking(name: str, rows: Sequence[dict[str, Any]]) -> Figure | None:
         "showlegend": False,
     }
     title, caption = HOST_TABLES[name]
-    return _figure(name, title, caption, [bar], layout, 110 + 24 * len(top))
+    figure = _figure(name, title, caption, [bar], layout, 110 + 24 * len(top))
+    return figure | {"narrow": [plot_text(r[named], NARROW_LABEL) for r in top]}
 
 
 # -- text and numbers ---------------------------------------------------------------------------------

@@ -153,7 +153,7 @@
     const axis = { gridcolor: variable("--line"), zerolinecolor: variable("--line-strong"), linecolor: variable("--line-strong"), automargin: true, ticks: "", fixedrange: false };
     const given = resolve(figure.layout, colour), small = place.clientWidth < 520;
     const layout = {
-      ...given, height: figure.height, autosize: true, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
+      ...given, height: figure.height + (small && given.showlegend !== false ? 60 : 0), autosize: true, paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: variable("--sans"), size: 12, color: variable("--ink") }, margin: { l: 8, r: small ? 12 : 28, t: given.showlegend === false ? 8 : 34, b: 44, pad: 4 },
       hoverlabel: { align: "left", bgcolor: variable("--panel"), bordercolor: variable("--line-strong"), font: { color: variable("--ink"), size: 12 } },
       bargap: 0.28, hovermode: "closest", dragmode: "zoom", uniformtext: { mode: "hide", minsize: 10 },
@@ -161,7 +161,9 @@
       legend: { font: { size: 12 }, x: 0, xanchor: "left", y: 1.02, yanchor: "bottom", ...given.legend },
       modebar: { bgcolor: "rgba(0,0,0,0)", color: variable("--faint"), activecolor: variable("--accent") },
     };
-    const config = { responsive: true, displaylogo: false, modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]], plotlyServerURL: "" };
+    if (small) Object.assign(layout.xaxis, { nticks: 5, tickangle: 0 });
+    if (small && figure.narrow) layout.yaxis.ticktext = figure.narrow;
+    const config = { responsive: true, displayModeBar: small ? false : "hover", displaylogo: false, modeBarButtons: [["toImage", "zoom2d", "pan2d", "resetScale2d"]], plotlyServerURL: "" };
     if (!state.charts.has(id)) place.replaceChildren();
     state.charts.set(id, true);
     return root.Plotly.react(place, resolve(figure.data, colour), layout, config);
