@@ -60,14 +60,12 @@ def slow_calls(run: Run, track: int) -> npt.NDArray[np.intp]:
         return np.zeros(0, np.intp)
     up = spans.parent[mine]
     caller = np.where(up >= 0, spans.name[np.maximum(up, 0)], -1)
-    keys = np.stack([spans.name[mine], caller, run.shape_codes[mine]])
-    _, label, counts = np.unique(keys, axis=1, return_inverse=True, return_counts=True)
-    label = np.asarray(label).reshape(-1)
+    label, first = kernels.group(spans.name[mine], caller, run.shape_codes[mine])
+    counts = np.bincount(label)
     own = spans.self_ns[mine]
     order = np.lexsort((own, label))
     begin = np.cumsum(counts) - counts
     usual = own[order][begin + counts // 2]
-    _, first = np.unique(label, return_index=True)
     slow = (own > OUTLIER_FACTOR * usual[label]) & (own >= OUTLIER_NS) & (own <= LONGEST_NS)
     slow &= counts[label] >= MIN_SAMPLES
     slow[first] = False

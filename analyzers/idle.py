@@ -112,7 +112,7 @@ class Pieces:
     row: Rows
     block: Rows
 
-    @property
+    @cached_property
     def dur_ns(self) -> Int64:
         return self.end_ns - self.start_ns
 
@@ -307,7 +307,8 @@ def cut(
     keep = at < len(start)
     keep[keep] = start[at[keep]] < seg_end[keep]
     seg_start, seg_end, seg_row = seg_start[keep], seg_end[keep], seg_row[keep]
-    points = np.unique(np.concatenate([start, end, seg_start, seg_end, borders]))
+    points = np.sort(np.concatenate([start, end, seg_start, seg_end, borders]))
+    points = points[np.append(True, points[1:] != points[:-1])] if len(points) else points
     if len(points) < 2:
         none = np.zeros(0, np.int64)
         return none.astype(np.intp), none, none, none.astype(np.intp)

@@ -13,12 +13,16 @@ from stallscope.analyzers.finding import Evidence
 from stallscope.analyzers.idle import IdleAccount
 from stallscope.analyzers.places import Place
 from stallscope.analyzers.units import duration
+from stallscope.profiler import kernels
 from stallscope.profiler.timeline import Int64
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run
 
 Rows = npt.NDArray[np.intp]
+MOST_PLACES = 128
+"""Places told apart; of more than this none is worth a finding."""
+
 EVIDENCE = 5
 """Spans a finding shows at most; the longest ones."""
 
@@ -59,11 +63,12 @@ def losses(
     keys: Sequence[Rows] | None = None,
     *,
     steady: bool = True,
+    most: int = MOST_PLACES,
 ) -> list[Loss]:
     """Sum the masked pieces of an account by the place of `rows` (one host row per piece, -1 none).
 
     Pieces of warm-up steps are left out if `steady`. Places are equal when user frame, operator and annotation have
-    equal names; other `keys` (one number per piece) may be given. The largest loss comes first.
+    equal names; other `keys` (one number per piece) may be given. The `most` largest come, the largest first.
     """
     pieces = account.pieces
     if steady:
@@ -71,40 +76,45 @@ def losses(
     chosen = np.flatnonzero(mask)
     if len(chosen) == 0:
         return []
-    parts = list(keys) if keys is not None else place_keys(run, rows)
-    _, label = np.unique(np.stack([p[chosen] for p in parts]), axis=1, return_inverse=True)
-    label = np.asarray(label).reshape(-1)
+    parts = [k[chosen] for k in keys] if keys is not None else place_keys(run, rows[chosen])
+    label, _ = kernels.group(*parts)
+    order = np.argsort(label, kind="stable")
+    heads = np.flatnonzero(np.append(True, np.diff(label[order]) != 0))
+    sums = np.add.reduceat(pieces.dur_ns[chosen[order]], heads)
+    bounds = np.append(heads, len(order))
     out = []
-    for k in range(int(label.max()) + 1):
-        mine = chosen[label == k]
+    for k in np.argsort(-sums, kind="stable")[:most].tolist():
+        mine = chosen[order[bounds[k] : bounds[k + 1]]]
         longest = mine[int(np.argmax(pieces.dur_ns[mine]))]
         out.append(_loss(run, account, mine, int(rows[longest])))
-    return sorted(out, key=lambda x: -x.lost_ns)
+    return out
 
 
 def place_keys(run: Run, rows: Rows) -> list[Rows]:
     """Name codes of user frame, and where there is none of operator and annotation. Shape (p,) each."""
     places, name = run.places, run.timeline.spans.name
-    distinct, at = np.unique(rows, return_inverse=True)
+    at, first = kernels.group(rows)
+    distinct = rows[first]
     frame = places.user_frames(distinct)
     has = frame >= 0
     parts = [np.where(has, name[np.maximum(frame, 0)], -1).astype(np.intp)]
     for found in (places.operators(distinct), places.annotations(distinct)):
         parts.append(np.where(~has & (found >= 0), name[np.maximum(found, 0)], -1).astype(np.intp))
-    return [p[np.asarray(at).reshape(-1)] for p in parts]
+    return [p[at] for p in parts]
 
 
 def _loss(run: Run, account: IdleAccount, mine: Rows, row: int) -> Loss:
     pieces = account.pieces
-    gaps, at = np.unique(pieces.gap[mine], return_inverse=True)
-    lengths = np.zeros(len(gaps), np.int64)
-    np.add.at(lengths, np.asarray(at).reshape(-1), pieces.dur_ns[mine])
+    by_gap = mine[np.argsort(pieces.gap[mine], kind="stable")]
+    heads = np.flatnonzero(np.append(True, np.diff(pieces.gap[by_gap]) != 0))
+    gaps = pieces.gap[by_gap[heads]]
+    lengths = np.add.reduceat(pieces.dur_ns[by_gap], heads)
     order = np.argsort(-lengths, kind="stable")
-    phases = run.phase_at(account.host_end_ns[gaps])
+    phase, names = run.phase_codes(account.host_end_ns[gaps])
     by_phase: dict[str, int] = {}
-    for name in sorted(set(phases)):
-        if name:
-            by_phase[name] = int(lengths[np.array([p == name for p in phases])].sum())
+    for code in np.unique(phase[phase >= 0]).tolist():
+        by_phase[names[code]] = int(lengths[phase == code].sum())
+    by_phase = dict(sorted(by_phase.items()))
     return Loss(run.places.place(row) if row >= 0 else Place(), row, account, int(lengths.sum()), gaps[order],
                 lengths[order], by_phase)  # fmt: skip
 

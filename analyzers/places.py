@@ -53,10 +53,11 @@ class Places:
         """For each row (-1 allowed) itself or its nearest ancestor inside `mask`, else -1."""
         at = np.asarray(rows, np.intp).copy()
         above = self.above
-        open_ = (at >= 0) & ~mask[np.maximum(at, 0)]
-        while open_.any():
-            at[open_] = above[at[open_]]
-            open_ = (at >= 0) & ~mask[np.maximum(at, 0)]
+        searching = np.flatnonzero((at >= 0) & ~mask[np.maximum(at, 0)])
+        while len(searching):
+            up = above[at[searching]]
+            at[searching] = up
+            searching = searching[(up >= 0) & ~mask[np.maximum(up, 0)]]
         return at
 
     @cached_property

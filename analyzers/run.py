@@ -327,7 +327,8 @@ class Run:
     def host_span(self) -> tuple[int, int]:
         """First start and last end of program activity on any host thread; (0, 0) if there is none."""
         rows = self.timeline.rows(*kinds.HOST_CALLS, Kind.ANNOTATION)
-        rows = rows[[self.timeline.tracks[int(t)].role == "host" for t in self.timeline.spans.track[rows]]]
+        on_host = np.array([t.role == "host" for t in self.timeline.tracks] or [False])
+        rows = rows[on_host[self.timeline.spans.track[rows]]]
         if len(rows) == 0:
             return 0, 0
         spans = self.timeline.spans
@@ -394,18 +395,21 @@ class Run:
 
     def phase_at(self, host_ns: Int64) -> list[str]:
         """The phase of the step at each moment of host time; between two steps of one phase, that phase; else ""."""
+        codes, names = self.phase_codes(host_ns)
+        return [names[c] if c >= 0 else "" for c in codes.tolist()]
+
+    def phase_codes(self, host_ns: Int64) -> tuple[npt.NDArray[np.intp], list[str]]:
+        """`phase_at` as a code per moment (-1 none), shape of `host_ns`, and the phases they stand for."""
         if not self.steps:
-            return [""] * len(host_ns)
+            return np.full(len(host_ns), -1, np.intp), []
+        names = sorted({s.phase for s in self.steps})
         starts = np.array([s.start_ns for s in self.steps], np.int64)
-        names = [s.phase for s in self.steps]
-        out = []
-        for i, moment in zip(
-            np.searchsorted(starts, host_ns, side="right").tolist(), host_ns.tolist(), strict=True
-        ):
-            before, after = names[i - 1] if i else "", names[i] if i < len(names) else ""
-            inside = i > 0 and moment < self.steps[i - 1].end_ns
-            out.append(before if inside or before == after else "")
-        return out
+        ends = np.array([s.end_ns for s in self.steps], np.int64)
+        code = np.array([-1, *(names.index(s.phase) for s in self.steps), -1], np.intp)
+        at = np.searchsorted(starts, host_ns, side="right")
+        before, after = code[at], code[at + 1]
+        inside = (at > 0) & (host_ns < ends[np.maximum(at - 1, 0)])
+        return np.where(inside | (before == after), before, -1), names
 
     def step_index(self, phase: PhaseSeries, host_ns: Int64) -> npt.NDArray[np.intp]:
         """The number within a phase of the step at each moment (up to the start of its next step), else -1."""

@@ -115,7 +115,7 @@ def idle_causes(run: Run, account: IdleAccount) -> Iterator[Row]:
 
 
 def _top_places(run: Run, account: IdleAccount, mask: npt.NDArray[np.bool_]) -> list[Row]:
-    found = losses(run, account, mask, account.pieces.row, steady=False)
+    found = losses(run, account, mask, account.pieces.row, steady=False, most=TOP_PLACES + 1)
     return [{"place": x.place.text, "ns": x.lost_ns} for x in found[:TOP_PLACES] if x.row >= 0]
 
 
