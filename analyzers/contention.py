@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from stallscope.profiler import counters, intervals
+from stallscope.profiler import counters, intervals, kernels
 from stallscope.profiler.activity import Segments
 from stallscope.profiler.intervals import EMPTY, IntervalSet
 from stallscope.profiler.kinds import Kind

@@ -99,7 +99,8 @@ def covered(a: IntervalSet, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.
         i = np.searchsorted(a[0], t, side="right")
         last = np.maximum(i - 1, 0)
         partial = np.minimum(t, a[1][last]) - a[0][last]
-        return np.where(i > 0, total[last] + partial, 0)
+        so_far: Int64 = np.where(i > 0, total[last] + partial, 0)
+        return so_far
 
     return np.maximum(before(ends) - before(starts), 0)
 
