@@ -49,7 +49,7 @@ WORKLOADS = {
     + "import torch\ntorch.set_num_threads(1)\nfrom decode import Config, TinyLLM, generate\n"
     "model = TinyLLM(Config()).eval()\nprompt = torch.arange(1, 33).reshape(1, -1)\n"
     "with torch.inference_mode():\n    generate(model, prompt, 8, 'none', 0.0)\n"
-    "    measure(lambda: generate(model, prompt, 150, 'none', 0.0))\n",
+    "    measure(lambda: generate(model, prompt, 80, 'none', 0.0))\n",
 }
 OPTIONS: dict[str, list[str]] = {
     "default": [],
