@@ -3,7 +3,8 @@
 ## What it finds
 With a device: idle time during spans that usually take microseconds and now took a hundred times as long, and during
 unusually long moments of Python code while another thread of the process was in Python. Without a device: the time
-the threads that execute operators waited for a core, as the kernel counts it (`stallscope run` records that).
+the threads that execute operators waited for a core, as the kernel counts it (`stallscope run` records that), and pools
+of compute threads larger than the cores, whose threads wait for a core longer than they run.
 
 ## Why it costs time
 A launch that waits for a core, or for the interpreter lock, waits a whole time slice: milliseconds instead of
@@ -66,9 +67,51 @@ def check(run: Run, limits: Limits) -> Iterator[Finding]:
         raise NotAnalysable(
             "the time threads waited for a core was not recorded (`stallscope run` records it)"
         )
-    for track, found in waits.items():
-        if found is not None and found[0] >= limits.min_wait_share * found[1]:
-            yield _starved(run, track, *found)
+    starved = [
+        _starved(run, track, *found)
+        for track, found in waits.items()
+        if found is not None and found[0] >= limits.min_wait_share * found[1]
+    ]
+    yield from starved or _oversubscribed(run, limits)
+
+
+def _oversubscribed(run: Run, limits: Limits) -> Iterator[Finding]:
+    """A pool of more compute threads than cores, each of which waits longer for a core than it runs."""
+    facts = run.session.facts
+    host, threads = facts.get("host"), facts.get("host_threads")
+    cores = host.get("usable_cores") if isinstance(host, dict) else None
+    if not isinstance(cores, int) or not isinstance(threads, list):
+        return
+    pool = [t for t in threads if isinstance(t, dict) and _starves(t, limits)]
+    if len(pool) <= cores:
+        return
+    waited = max(int(t["run_queue_wait_ns"]) for t in pool)
+    ran, waiting = (sum(int(t[key]) for t in pool) for key in ("cpu_ns", "run_queue_wait_ns"))
+    start, end = run.host_span
+    yield Finding(
+        code=CODE,
+        name=NAME,
+        title=f"{len(pool)} threads share {cores} cores and wait for one {share(waiting, waiting + ran)} of the time",
+        lost_ns=waited,
+        recoverable_ns=waited,
+        confidence="medium",
+        detail=(
+            f"The kernel counts up to {duration(waited)} a thread as ready to run but without a core; work shared "
+            "out among threads is done when the last of them is."
+        ),
+        advice=f"Use at most {cores} compute threads (OMP_NUM_THREADS, torch.set_num_threads).",
+        evidence=(Evidence(-1, start, end, "run-queue wait"),),
+        facts={"threads": len(pool), "cores": cores, "run_queue_wait_ns": waiting, "cpu_ns": ran},
+    )
+
+
+def _starves(thread: dict[str, object], limits: Limits) -> bool:
+    """Whether a thread waits for a core longer than it runs, and that is worth a word."""
+    numbers = [thread.get(key) for key in ("run_queue_wait_ns", "cpu_ns", "wall_ns")]
+    if not all(isinstance(n, int) for n in numbers):
+        return False
+    waited, ran, wall = (int(str(n)) for n in numbers)
+    return waited > ran and waited >= limits.min_share * wall
 
 
 def _with_culprit(run: Run, finding: Finding) -> Finding:
