@@ -213,6 +213,17 @@ class _Reader:
         notes.extend(self.db.notes)
         return RankResult(timeline, self.facts, notes, self._devices(timeline))
 
+    def _timed(self, start: Int64, end: Int64) -> npt.NDArray[np.bool_]:
+        """Rows with a start and an end; a start of 0 is a record that lost its time."""
+        timed = (start > 0) & (end > 0)
+        self.rank.notes.add(
+            "span-without-time",
+            "data_loss",
+            "spans without a readable start were left out",
+            int((~timed).sum()),
+        )
+        return timed
+
     # -- ids -----------------------------------------------------------------------------------------
 
     def _scoped(self, process: Int64, connection: Int64) -> Int64:
@@ -237,7 +248,7 @@ class _Reader:
         start, end, level, tid, connection, name = self.db.ints(
             table, "startNs", "endNs", "type", "globalTid", "connectionId|globalTaskId", "name"
         )
-        keep = (start != MISSING) & (end != MISSING) & (level < _OP)
+        keep = self._timed(start, end) & (level < _OP)
         start, end, level, tid, connection, name = (
             c[keep] for c in (start, end, level, tid, connection, name)
         )
@@ -277,7 +288,7 @@ class _Reader:
             table, "startNs", "endNs", "globalTid", "connectionId", "name", "type",
             "sequenceNumber", "fwdThreadId", "inputDtypes", "inputShapes", "callchainId",
         )  # fmt: skip
-        keep = (start != MISSING) & (end != MISSING)
+        keep = self._timed(start, end)
         columns = (start, end, tid, link, name, kind_number, sequence, forward, types, dims, chain)
         start, end, tid, link, name, kind_number, sequence, forward, types, dims, chain = (
             c[keep] for c in columns
@@ -349,7 +360,7 @@ class _Reader:
     def _find_steps(self, codes: Int32, start: Int64, end: Int64) -> None:
         for code in np.unique(codes).tolist():
             digits = self.strings[code].partition("ProfilerStep#")[2]
-            if self.strings[code].startswith("ProfilerStep#") and digits.isdecimal():
+            if self.strings[code].startswith("ProfilerStep#") and digits.isdecimal() and len(digits) < 19:
                 at = int(np.flatnonzero(codes == code)[0])
                 self.host_steps[int(digits)] = (int(start[at]), int(end[at]))
 
@@ -410,7 +421,7 @@ class _Reader:
 
     def _add_collections(self) -> None:
         start, end, tid = self.db.ints("GC_RECORD", "startNs", "endNs", "globalTid")
-        keep = (start != MISSING) & (end != MISSING)
+        keep = self._timed(start, end)
         if keep.any():
             self.rank.builder.add(
                 track=self._host_tracks(tid[keep], "Python"),
@@ -426,7 +437,7 @@ class _Reader:
         start, end, event_type, message, tid, connection = self.db.ints(
             "MSTX_EVENTS", "startNs", "endNs", "eventType", "message", "globalTid", "connectionId"
         )
-        keep = start != MISSING
+        keep = start > 0
         start, end, event_type, message, tid, connection = (
             c[keep] for c in (start, end, event_type, message, tid, connection)
         )
@@ -458,7 +469,7 @@ class _Reader:
             "TASK", "startNs", "endNs", "deviceId", "connectionId|globalTaskId", "globalTaskId", "globalPid",
             "taskType", "contextId", "streamId", "taskId", "modelId",
         )  # fmt: skip
-        keep = (start != MISSING) & (end != MISSING)
+        keep = self._timed(start, end)
         tasks = _Tasks(
             *(
                 c[keep]
@@ -521,7 +532,7 @@ class _Reader:
         name, start, end, connection, group, device = self.db.ints(
             "COMMUNICATION_OP", "opName", "startNs", "endNs", "connectionId", "groupName", "deviceId"
         )
-        keep = (start != MISSING) & (end != MISSING)
+        keep = self._timed(start, end)
         name, start, end, connection, group, device = (
             c[keep] for c in (name, start, end, connection, group, device)
         )
@@ -754,7 +765,7 @@ class _Reader:
         if len(ops) == 0:
             return out
         keep = np.flatnonzero(
-            np.logical_and(*(c != MISSING for c in self.db.ints("COMMUNICATION_OP", "startNs", "endNs")))
+            np.logical_and(*(c > 0 for c in self.db.ints("COMMUNICATION_OP", "startNs", "endNs")))
         )
         types = [name.split("__")[0] + "_" for name in (self.strings[int(c)] for c in ops.name)]
         out.append(ArgColumn("Type", rows, ARG_STRING, self.strings.codes(types).astype(np.int64)))

@@ -473,17 +473,20 @@ def add_memory_record(rank: RankBuilder, table: Table) -> int:
 
 def _device_of(table: Table, row: int) -> int:
     codes, texts = table.texts("Device Type")
-    digits = texts[codes[row]].rpartition(":")[2] if table.rows else ""
-    return int(digits) if digits.isdecimal() else 0
+    return _device_number(texts[codes[row]]) if table.rows else 0
+
+
+def _device_number(text: str) -> int:
+    """The number of "NPU:3", 0 where there is none."""
+    digits = text.rpartition(":")[2]
+    return int(digits) if digits.isdecimal() and len(digits) < 6 else 0
 
 
 def add_operator_memory(rank: RankBuilder, table: Table) -> None:
     """Each allocation and its release as allocation events; an empty release is still alive."""
     size, _ = _bytes(table, "Size")
     codes, devices = table.texts("Device Type")
-    numbers = np.array(
-        [int(d.rpartition(":")[2]) if d.rpartition(":")[2].isdecimal() else 0 for d in devices] or [0]
-    )
+    numbers = np.array([_device_number(d) for d in devices] or [0])
     device = numbers[codes] if table.rows else np.zeros(0, np.int64)
     for what, total, sign in (
         ("Allocation Time", "Allocation Total Allocated", 1),

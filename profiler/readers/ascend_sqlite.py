@@ -26,6 +26,9 @@ from stallscope.profiler.timeline import Int32, Int64, StringTable
 _MAGIC = b"SQLite format 3\x00"
 _COPY_LIMIT = 4 << 30
 
+SQL_ERRORS = (sqlite3.Error, UnicodeDecodeError, OverflowError)
+"""What a damaged database raises; SQLite's own messages may hold bytes that are no text."""
+
 MISSING = -(1 << 62)
 """The integer for NULL, for text that is no number and for a column that is not there."""
 
@@ -60,7 +63,7 @@ def opened(path: Path) -> Iterator[Database]:
         uri = f"file:{_quoted(target)}?mode=ro" + ("" if target != path else "&immutable=1")
         try:
             connection = sqlite3.connect(uri, uri=True)
-        except sqlite3.Error as error:
+        except SQL_ERRORS as error:
             raise InputError(path, f"cannot be opened as a database ({error})") from None
         connection.text_factory = lambda data: data.decode("utf-8", "replace")
         try:
@@ -92,12 +95,13 @@ class Database:
         self.path = path
         self.connection = connection
         self.notes = Notes()
+        self._lengths: dict[str, int] = {}
         try:
             names = connection.execute(
                 "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
             ).fetchall()
             self.tables = {str(n): self._columns(str(n)) for (n,) in names}
-        except sqlite3.Error as error:
+        except SQL_ERRORS as error:
             raise InputError(path, f"a damaged database ({error})", "Export it again.") from None
         if not self.tables:
             raise InputError(path, "a database without tables", "The profiler did not finish writing it.")
@@ -135,7 +139,14 @@ class Database:
 
     def _int_expression(self, table: str, names: str) -> str:
         column = self._found(table, names)
-        return f"IFNULL(CAST({_name(column)} AS INTEGER), {MISSING})" if column else str(MISSING)
+        if not column:
+            return str(MISSING)
+        # a cast alone would make 0 of text that is no number
+        name, text = _name(column), f"typeof({_name(column)}) = 'text'"
+        return (
+            f"CASE WHEN {name} IS NULL OR typeof({name}) = 'blob' OR ({text} AND {name} NOT GLOB '[0-9-]*') "
+            f"THEN {MISSING} ELSE CAST({name} AS INTEGER) END"
+        )
 
     def _select(
         self, table: str, parts: list[str], kind: np.dtype[Any], order: str
@@ -145,18 +156,28 @@ class Database:
         sql = f"SELECT {', '.join(parts)} FROM {_name(table)}" + (
             f" ORDER BY {_name(order)}" if order else ""
         )
+        rows = np.fromiter(self._until_damage(table, sql), kind)
+        # two readings of a damaged table may end at different rows; all columns must have one length
+        known = self._lengths.setdefault(table, len(rows))
+        if len(rows) < known:
+            filler = np.zeros(known - len(rows), kind)
+            for name in kind.names or ():
+                filler[name] = MISSING if kind[name].kind == "i" else np.inf
+            rows = np.concatenate([rows, filler])
+        return [np.ascontiguousarray(rows[:known][name]) for name in kind.names or ()]
+
+    def _until_damage(self, table: str, sql: str) -> Iterator[Any]:
+        """Rows of a query up to where the file is damaged."""
         try:
-            rows = np.fromiter(self.connection.execute(sql), kind)
-        except (sqlite3.Error, OverflowError) as error:
+            yield from self.connection.execute(sql)
+        except SQL_ERRORS as error:
             self.notes.add(
                 "database-damaged",
                 "data_loss",
-                f"table {table} could not be read ({error}) and was left out",
+                f"a table could be read only up to a damaged place ({error})",
                 1,
                 table,
             )
-            rows = np.zeros(0, kind)
-        return [np.ascontiguousarray(rows[name]) for name in kind.names or ()]
 
     def rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:
         """Rows of a small table as Python values; absent columns are None."""
@@ -168,7 +189,7 @@ class Database:
             return self.connection.execute(
                 f"SELECT {', '.join(parts)} FROM {_name(table)} LIMIT 200000"
             ).fetchall()
-        except sqlite3.Error as error:
+        except SQL_ERRORS as error:
             self.notes.add(
                 "database-damaged",
                 "data_loss",
@@ -193,7 +214,7 @@ class Database:
             return
         try:
             yield from self.connection.execute("SELECT id, value FROM STRING_IDS")
-        except sqlite3.Error as error:
+        except SQL_ERRORS as error:
             self.notes.add(
                 "database-damaged", "data_loss", f"some texts could not be read ({error})", 1, "STRING_IDS"
             )

@@ -147,11 +147,13 @@ def clean(text: str) -> str:
 
 
 def to_float(text: str) -> float:
+    """A finite number below 2^62, NaN for anything else."""
     text = clean(text)
     try:
-        return float(text) if text else float("nan")
+        number = float(text) if text else float("nan")
     except ValueError:
         return float("nan")
+    return number if abs(number) < 2.0**62 else float("nan")
 
 
 def to_int(text: str, missing: int = -1) -> int:
@@ -179,7 +181,8 @@ def _first_destroyed(texts: Sequence[str]) -> str:
 def decimal_ns(texts: Sequence[str], unit_ns: int = 1_000) -> Int64:
     """Decimal texts in a unit of `unit_ns` to integer nanoseconds, exactly; shape (n,).
 
-    Half a nanosecond rounds up; NO_TIME where a text is no number. Never goes through a float.
+    Half a nanosecond rounds up; NO_TIME where a text is no number or beyond the year 2116. Never goes
+    through a float.
 
     >>> decimal_ns(["1736405443871413.640\\t", "0.0005", "N/A"]).tolist()[:2]
     [1736405443871413640, 1]
@@ -197,7 +200,7 @@ def _exact_ns(text: str, places: int) -> int:
         exact = (Decimal(clean(text)) * 10**places).to_integral_value(ROUND_HALF_UP)
     except (InvalidOperation, ValueError):
         return NO_TIME
-    return int(exact) if exact.is_finite() and abs(exact) < 1 << 63 else NO_TIME
+    return int(exact) if exact.is_finite() and abs(exact) < 1 << 62 else NO_TIME
 
 
 def read_table(path: Path) -> Table:

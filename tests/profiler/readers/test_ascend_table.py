@@ -23,7 +23,7 @@ from stallscope.profiler.timeline import NO_TIME
 )
 def test_decimal_times_equal_exact_arithmetic(value: Decimal, unit: int) -> None:
     exact = int((value * unit).to_integral_value(ROUND_HALF_UP))
-    exact = exact if exact < 1 << 63 else NO_TIME
+    exact = exact if exact < 1 << 62 else NO_TIME
     assert decimal_ns([f"{value}", f'"{value}\t"'], unit).tolist() == [exact, exact]
 
 
