@@ -154,6 +154,8 @@ static void kernels(const u8 *data, size_t size) {
     for (int i = 0; i < a.count; i++) free(a.at[i]);
 }
 
+static uint64_t digest; /* of all outcomes, to compare machines */
+
 int LLVMFuzzerTestOneInput(const u8 *data, size_t size) {
     if (size < 2) return 0;
     static const size_t chunks[] = {1, 3, 17, 64, 65, 100, 300, 5000};
@@ -169,6 +171,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size) {
                 cut.rows, cut.args, cut.strings, whole.rows, whole.args, whole.strings);
         CHECK(whole.rows == cut.rows && whole.sum == cut.sum && whole.args == cut.args);
     }
+    digest = digest * 31 + whole.sum + whole.rows * 7 + whole.args;
     if (data[0] & 32) tokenise(data + 1, size - 1, "", chunk, budget, 0);
     return 0;
 }
@@ -221,7 +224,7 @@ int main(int argc, char **argv) {
         }
         LLVMFuzzerTestOneInput(buffer, size);
     }
-    printf("%ld inputs\n", rounds);
+    printf("%ld inputs, digest %016llx\n", rounds, (unsigned long long)digest);
     return 0;
 }
 #endif
