@@ -68,6 +68,14 @@ _API_LEVELS = {20000: ("AscendCL", "acl"), 15000: ("Model", "model"), 10000: ("N
 _OP, _QUEUE, _PYTHON, _MARK = 50001, 50002, 50003, 50004
 
 
+_KERNEL_COLUMNS = (
+    "name", "taskType", "opType", "opState", "hf32Eligible", "blockNum|blockDim|block_dim",
+    "mixBlockNum|mixBlockDim|mix_block_dim", "inputShapes", "inputDataTypes", "inputFormats", "outputShapes",
+    "outputDataTypes", "outputFormats", "waitNs",
+)  # fmt: skip
+"""Columns of COMPUTE_TASK_INFO, read together; newest names first."""
+
+
 # -- which file ------------------------------------------------------------------------------------
 
 
@@ -512,7 +520,7 @@ class _Reader:
 
     def _kernel_info(self, tasks: _Tasks) -> Int64:
         """Row of COMPUTE_TASK_INFO of each task, -1 for none."""
-        (number,) = self.db.ints("COMPUTE_TASK_INFO", "globalTaskId")
+        number = self.db.ints("COMPUTE_TASK_INFO", "globalTaskId", *_KERNEL_COLUMNS)[0]
         return _lookup(number, tasks.number)
 
     def _without_parents(self, tasks: _Tasks, info: Int64) -> tuple[_Tasks, Int64]:
@@ -720,10 +728,9 @@ class _Reader:
 
     def _core_metrics(self, number: Int64) -> list[ArgColumn]:
         """TASK_PMU_INFO under the names of the CSV; times there are ns, here us. Cores that never ran say nothing."""
-        ids, name = self.db.ints("TASK_PMU_INFO", "globalTaskId", "name")
+        ids, name, value = self.db.columns("TASK_PMU_INFO", ("globalTaskId", "name"), ("value",))
         if len(ids) == 0 or len(number) == 0:
             return []
-        (value,) = self.db.floats("TASK_PMU_INFO", "value")
         order = np.argsort(number, kind="stable")
         at = _lookup(number[order], ids)
         row = np.where(at >= 0, order[np.maximum(at, 0)], -1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,6 +96,8 @@ class Database:
         self.connection = connection
         self.notes = Notes()
         self._lengths: dict[str, int] = {}
+        self._odd: dict[str, set[str]] = {}
+        self._read: dict[tuple[str, str, str], npt.NDArray[Any]] = {}
         try:
             names = connection.execute(
                 "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
@@ -116,22 +118,33 @@ class Database:
     def has(self, table: str, column: str) -> bool:
         return column.lower() in self.tables.get(table, {})
 
-    def ints(self, table: str, *columns: str, order: str = "") -> list[Int64]:
+    def ints(self, table: str, *columns: str) -> list[Int64]:
         """Integer columns of a table, exactly, each of shape (n,); MISSING for NULL, text and absent columns.
 
         Of "new|old" names the first that exists is taken. An absent or damaged table gives empty columns.
         """
-        kind = np.dtype([(f"c{i}", np.int64) for i in range(len(columns))])
-        parts = [self._int_expression(table, c) for c in columns]
-        return self._select(table, parts, kind, order)
+        return self.columns(table, ints=columns)
 
     def floats(self, table: str, *columns: str) -> list[npt.NDArray[np.float64]]:
         """Number columns, NaN for NULL, text and absent columns."""
-        kind = np.dtype([(f"c{i}", np.float64) for i in range(len(columns))])
-        found = [self._found(table, c) for c in columns]
-        # 1e999 is infinity: SQLite has no literal for "not a number"
-        parts = [f"IFNULL(CAST({_name(c)} AS REAL), 1e999)" if c else "1e999" for c in found]
-        return [np.where(np.isinf(v), np.nan, v) for v in self._select(table, parts, kind, "")]
+        return self.columns(table, floats=columns)
+
+    def columns(
+        self, table: str, ints: Sequence[str] = (), floats: Sequence[str] = ()
+    ) -> list[npt.NDArray[Any]]:
+        """Integer columns, then number columns, in one reading; what was read is kept until the file closes."""
+        wanted = [(c, "i8") for c in ints] + [(c, "f8") for c in floats]
+        new = [key for key in dict.fromkeys(wanted) if (table, *key) not in self._read]
+        if new:
+            parts = [
+                self._int_expression(table, c) if kind == "i8" else self._float_expression(table, c)
+                for c, kind in new
+            ]
+            dtype = np.dtype([(f"c{i}", kind) for i, (_, kind) in enumerate(new)])
+            for key, column in zip(new, self._select(table, parts, dtype), strict=True):
+                value = np.where(np.isinf(column), np.nan, column) if key[1] == "f8" else column
+                self._read[(table, *key)] = value
+        return [self._read[(table, *key)] for key in wanted]
 
     def _found(self, table: str, names: str) -> str:
         known = self.tables.get(table, {})
@@ -141,6 +154,8 @@ class Database:
         column = self._found(table, names)
         if not column:
             return str(MISSING)
+        if column not in self._text_columns(table):
+            return f"IFNULL(CAST({_name(column)} AS INTEGER), {MISSING})"
         # a cast alone would make 0 of text that is no number
         name, text = _name(column), f"typeof({_name(column)}) = 'text'"
         return (
@@ -148,14 +163,30 @@ class Database:
             f"THEN {MISSING} ELSE CAST({name} AS INTEGER) END"
         )
 
-    def _select(
-        self, table: str, parts: list[str], kind: np.dtype[Any], order: str
-    ) -> list[npt.NDArray[Any]]:
+    def _float_expression(self, table: str, names: str) -> str:
+        column = self._found(table, names)
+        # 1e999 is infinity: SQLite has no literal for "not a number"
+        return f"IFNULL(CAST({_name(column)} AS REAL), 1e999)" if column else "1e999"
+
+    def _text_columns(self, table: str) -> set[str]:
+        """Columns with a cell of text or bytes; SQLite holds any type anywhere.
+
+        Such cells sort after all numbers, so the greatest of a column tells; checking each cell costs more.
+        """
+        if table not in self._odd:
+            columns = list(self.tables.get(table, {}).values())
+            tests = ", ".join(f"typeof(max({_name(c)})) IN ('text', 'blob')" for c in columns)
+            try:
+                found = self.connection.execute(f"SELECT {tests} FROM {_name(table)}").fetchone()
+                self._odd[table] = {c for c, odd in zip(columns, found, strict=True) if odd}
+            except SQL_ERRORS:
+                self._odd[table] = set(columns)
+        return self._odd[table]
+
+    def _select(self, table: str, parts: list[str], kind: np.dtype[Any]) -> list[npt.NDArray[Any]]:
         if table not in self.tables:
             return [np.zeros(0, kind[name]) for name in kind.names or ()]
-        sql = f"SELECT {', '.join(parts)} FROM {_name(table)}" + (
-            f" ORDER BY {_name(order)}" if order else ""
-        )
+        sql = f"SELECT {', '.join(parts)} FROM {_name(table)}"
         rows = np.fromiter(self._until_damage(table, sql), kind)
         # two readings of a damaged table may end at different rows; all columns must have one length
         known = self._lengths.setdefault(table, len(rows))

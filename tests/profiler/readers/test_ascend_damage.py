@@ -17,7 +17,7 @@ from support import ascend
 
 ODD_NUMBERS = (b"-1", b"9" * 23, b"nan", b"null", b"1e400", b'""', b"4294967295", b"0", b"0.5", b"true")
 ODD_CELLS = (None, -1, "x", 2**62, 1.5, b"\xff\xfe", 4294967295, 0)
-ROUNDS = 120
+ROUNDS = 40
 
 
 @pytest.fixture(scope="module")
