@@ -994,9 +994,8 @@ class _Reader:
             if not isinstance(name, str) or not isinstance(value, str):
                 continue
             if name.startswith("SCHEMA_VERSION"):
-                self.facts.setdefault(
-                    "schema", value[:20] if name == "SCHEMA_VERSION" else self.facts.get("schema", "")
-                )
+                if name == "SCHEMA_VERSION":
+                    self.facts["schema"] = value[:20]
                 continue
             try:
                 document[name] = json.loads(value)
