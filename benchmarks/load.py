@@ -217,8 +217,9 @@ def one_orjson(path: Path) -> str:
 HTA = """
 import sys, warnings
 warnings.filterwarnings("ignore")
-from hta.common.trace_parser import parse_trace_file
-meta, frame, *_ = parse_trace_file(sys.argv[1])
+from hta.common.trace_parser import parse_trace_dataframe
+from hta.configs.parser_config import ParserConfig
+meta, frame, *_ = parse_trace_dataframe(sys.argv[1], ParserConfig.get_default_cfg())
 print(len(frame), "rows of a DataFrame")
 """
 
