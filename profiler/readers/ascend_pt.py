@@ -300,14 +300,47 @@ def read_recording(folder: Path) -> Part:
     files |= {p.stem: p for p in sorted(output.glob("*.json"))}
     mains, analyses = _databases(output)
     if not is_output(output):
-        raise _not_analysed(home)
+        return _exported_only(home, facts, notes)
     trace_path = files.get("trace_view")
+    part = None
     # text is whole with its trace; without it a database knows more than the tables
     if mains and (trace_path is None or not ascend_trace.sniff(trace_path)):
         part = _try_database(home, mains, analyses, files, facts, notes)
-        if part is not None:
+    if part is None:
+        part = _read_text(home, files, mains, analyses, facts, notes)
+    _add_hardware(part)
+    return part
+
+
+def _exported_only(home: Path, facts: dict[str, Any], notes: Notes) -> Part:
+    """The device's half of a recording whose analysis did not end: the export inside its PROF_* folder."""
+    from stallscope.profiler.readers import msprof
+
+    for folder in sorted(home.glob("PROF_*")):
+        if any(export.has_core for export in msprof.exports(folder / msprof.OUTPUT)):
+            part = msprof.read_tree(folder)
+            known = {k: v for k, v in facts.items() if v not in (-1, None)}
+            part.facts = part.facts | known
+            part.notes.extend(notes)
+            part.notes.add(
+                "analysis-unfinished",
+                "warning",
+                "the recording was exported but not analysed to its end: framework operators are missing",
+                1,
+                folder.name,
+            )
             return part
-    return _read_text(home, files, mains, analyses, facts, notes)
+    raise _not_analysed(home)
+
+
+def _add_hardware(part: Part) -> None:
+    """Cores and clocks of the raw data's info.json, where the PROF_* folders were kept."""
+    from stallscope.profiler.readers import msprof
+
+    for folder in sorted(part.folder.glob("PROF_*")):
+        for number, properties in msprof.device_files(folder, {"rank": 0}, part.notes).items():
+            if number in part.devices:
+                part.devices[number] = part.devices[number] | properties
 
 
 def read_lone_table(path: Path) -> Part:

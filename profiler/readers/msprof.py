@@ -141,7 +141,7 @@ def read_tree(folder: Path) -> Part:
     output = folder / OUTPUT if (folder / OUTPUT).is_dir() else folder
     notes = Notes()
     facts: dict[str, Any] = {"rank": -1, "form": "msprof"}
-    devices = _devices(folder, facts, notes)
+    devices = device_files(folder, facts, notes)
     found = exports(output)
     export = _newest(found)
     older = [e.time for e in found if e.has_core and e.time != export.time]
@@ -204,7 +204,7 @@ def _open(export: Export, notes: Notes) -> tuple[RankBuilder, Trace | None]:
         return RankBuilder(-1, StringTable()), None
 
 
-def _devices(folder: Path, facts: dict[str, Any], notes: Notes) -> dict[str, dict[str, Any]]:
+def device_files(folder: Path, facts: dict[str, Any], notes: Notes) -> dict[str, dict[str, Any]]:
     """Cores and clocks of each device_N/info.json.N, and the rank if one names it."""
     out: dict[str, dict[str, Any]] = {}
     for path in _info_files(folder):

@@ -272,3 +272,21 @@ def test_connection_ids_that_mean_none_link_nothing(tmp_path: Path) -> None:
     session = load(folder)
     assert (session.timeline.spans.launch_row[session.timeline.device_work()] < 0).all()
     assert "host-device-links-missing" in session.notes
+
+
+def test_hardware_of_the_raw_data_is_added(tmp_path: Path) -> None:
+    folder = ascend.write_text(tmp_path)
+    ascend.write_msprof(folder)
+    device = load(folder).facts["devices"][str(ascend.DEVICE)]
+    assert (device["aic_cores"], device["aic_mhz"]) == (20, 1800)
+
+
+def test_an_unfinished_analysis_leaves_the_devices_half(tmp_path: Path) -> None:
+    folder = ascend.write_text(tmp_path)
+    for file in (folder / "ASCEND_PROFILER_OUTPUT").iterdir():
+        file.unlink()
+    ascend.write_msprof(folder)
+    session = load(folder)
+    assert kernel_table(session) == expected_kernels()
+    assert "analysis-unfinished" in session.notes
+    assert session.facts["ascend"]["ranks"][0]["level"] == "Level1"
