@@ -24,7 +24,9 @@ setup(
         Extension(
             "stallscope.profiler._core",
             sources=["profiler/_core.c"],
-            depends=[f"profiler/{name}.h" for name in ("_kernels", "_scan", "_parse", "_tokens", "_tokeniser")],
+            depends=[
+                f"profiler/{name}.h" for name in ("_kernels", "_scan", "_parse", "_tokens", "_tokeniser")
+            ],
             define_macros=[("Py_LIMITED_API", "0x030B0000")] if STABLE_ABI else [],
             py_limited_api=STABLE_ABI,
             extra_compile_args=["-O3"] if sys.platform != "win32" else [],

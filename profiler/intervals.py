@@ -102,7 +102,8 @@ def covered(a: IntervalSet, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.
         so_far: Int64 = np.where(i > 0, total[last] + partial, 0)
         return so_far
 
-    return np.maximum(before(ends) - before(starts), 0)
+    inside: Int64 = np.maximum(before(ends) - before(starts), 0)
+    return inside
 
 
 def contains(a: IntervalSet, points: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:

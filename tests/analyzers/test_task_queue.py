@@ -47,7 +47,7 @@ def recording(tmp_path: Path, enqueue: int, dequeue: int, second: int) -> Run:
             span(f"Enqueue@k{i}", PYTHON, MAIN, asked, 2, "enqueue", correlation_id=i + 7),
             span(f"Dequeue@k{i}", PYTHON, WORKER, emptied, 10, "dequeue", correlation_id=i + 7),
             span("Node@launch", CANN, WORKER, emptied + 2, 4, level="node", connection_id=i + 1),
-            span(f"k{i}", NPU, 2, started, 10, **{"Task Type": "AI_CORE", "connection_id": i + 1}),
+            span(f"k{i}", NPU, 2, started, 10, "", **{"Task Type": "AI_CORE", "connection_id": i + 1}),
         ]
     path = tmp_path / "trace_view.json"
     path.write_text(json.dumps(events))
