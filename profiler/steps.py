@@ -31,21 +31,13 @@ from stallscope.profiler.timeline import Int64, Timeline
 Rows = npt.NDArray[np.intp]
 Mask = npt.NDArray[np.bool_]
 
-WARM_UP_FACTOR = 3.0
-"""Leading steps over this many medians of their phase are warm-up (MindStudio-Agent, gpuprof)."""
-WARM_UP_LEAST = 4
-"""Phases with fewer steps have no median to compare with."""
-WARM_UP_MOST = 0.34
-"""More than this share of a phase's steps is not warm-up but how the run is."""
-
 
 @dataclass(frozen=True)
 class Step:
     """One step or phase range on the host clock; `index` counts within its phase, -1 unknown.
 
     `confidence` is that of the phase. `facts["source"]` says what told the step; sizes stand under
-    `batch`, `tokens`, `context_requests`, `generation_requests`, `bucket` ... where they were told, and
-    `facts["warm_up"]` is True for steps that medians leave out.
+    `batch`, `tokens`, `context_requests`, `generation_requests`, `bucket` ... where they were told.
     """
 
     name: str
@@ -417,33 +409,13 @@ def _pattern_steps(
 
 
 def _numbered(steps: list[Step]) -> list[Step]:
-    """By start, counted within their phase, warm-up told."""
-    steps = sorted(steps, key=lambda s: (s.start_ns, s.track))
+    """By start, counted within their phase."""
     counts: dict[str, int] = {}
     out = []
-    warm = {p: warm_up([s.dur_ns for s in steps if s.phase == p]) for p in {s.phase for s in steps}}
-    for step in steps:
-        index = counts.get(step.phase, 0)
-        counts[step.phase] = index + 1
-        facts = step.facts | {"warm_up": True} if index < warm[step.phase] else step.facts
-        out.append(dataclasses.replace(step, index=index, facts=facts))
+    for step in sorted(steps, key=lambda s: (s.start_ns, s.track)):
+        out.append(dataclasses.replace(step, index=counts.get(step.phase, 0)))
+        counts[step.phase] = out[-1].index + 1
     return out
-
-
-def warm_up(length_ns: list[int] | Int64) -> int:
-    """How many leading steps of a phase are warm-up: each over three medians of those that follow.
-
-    >>> warm_up([90, 40, 10, 11, 10, 9]), warm_up([10, 11, 10, 90]), warm_up([90, 10])
-    (2, 0, 0)
-    """
-    length = np.asarray(length_ns, np.int64)
-    if len(length) < WARM_UP_LEAST:
-        return 0
-    for count in range(int(len(length) * WARM_UP_MOST), 0, -1):
-        usual = float(np.median(length[count:]))
-        if usual > 0 and bool((length[:count] > WARM_UP_FACTOR * usual).all()):
-            return count
-    return 0
 
 
 # -- which step a row belongs to -------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 from stallscope.profiler.kinds import Kind
 from stallscope.profiler.step_names import Level, read_name
 from stallscope.profiler.step_pattern import find_pattern, stretch_hashes
-from stallscope.profiler.steps import Step, find_steps, step_of_device_rows, warm_up
+from stallscope.profiler.steps import Step, find_steps, step_of_device_rows
 from stallscope.profiler.timeline import Timeline
 from support.lanes import timeline
 
@@ -262,13 +262,16 @@ def test_repeated_kernels_become_steps_that_begin_after_the_widest_pause() -> No
 # -- counting and belonging ------------------------------------------------------------------------
 
 
-def test_leading_long_steps_are_flagged_as_warm_up() -> None:
-    lengths = [90, 50, 10, 11, 9, 10, 12]
-    at = np.concatenate([[0], np.cumsum([n + 5 for n in lengths])])
-    items = " ".join(f"mark:decode@{a}..{a + n}" for a, n in zip(at.tolist(), lengths, strict=False))
-    flags = [s.facts.get("warm_up", False) for s in find_steps(drawn(f"host {items}"))]
-    assert flags == [True, True, False, False, False, False, False]
-    assert warm_up([10, 10, 10, 90]) == 0
+def test_steps_are_counted_within_their_phase() -> None:
+    steps = find_steps(
+        drawn("host mark:prefill@0..50 mark:decode@50..60 mark:decode@60..70 mark:prefill@70..90")
+    )
+    assert [(s.phase, s.index) for s in steps] == [
+        ("prefill", 0),
+        ("decode", 0),
+        ("decode", 1),
+        ("prefill", 1),
+    ]
 
 
 def test_device_work_belongs_to_the_step_that_launched_it() -> None:
