@@ -53,6 +53,12 @@ RULES: dict[str, Rule] = {
 }
 
 
-def analyze(session: Session, rules: Mapping[str, Rule] | None = None) -> Report:
-    """Run the rules (all of them unless given) and return the report; the costliest finding first."""
-    return analyze_session(session, RULES if rules is None else rules)
+def analyze(
+    session: Session, rules: Mapping[str, Rule] | None = None, companion: Session | None = None
+) -> Report:
+    """Run the rules (all of them unless given) and return the report; the costliest finding first.
+
+    `companion`: a recording of a graph's capture, or of the same program without graphs. It names the kernels of
+    graph replays if they match; if not, a note says why.
+    """
+    return analyze_session(session, RULES if rules is None else rules, companion)

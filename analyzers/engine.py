@@ -32,9 +32,12 @@ SEVERITY_LIMITS: tuple[tuple[float, Severity], ...] = ((0.10, "high"), (0.03, "m
 limits; 10 % is where a step is worth reworking)."""
 
 
-def analyze_session(session: Session, rules: Mapping[str, Rule]) -> Report:
-    """Run the rules; findings come by recoverable time, the largest first."""
-    run = Run(session)
+def analyze_session(session: Session, rules: Mapping[str, Rule], companion: Session | None = None) -> Report:
+    """Run the rules; findings come by recoverable time, the largest first.
+
+    `companion` is a recording of the same program that names the kernels of its graph replays.
+    """
+    run = Run(session, companion)
     findings: list[Finding] = []
     outcomes: list[RuleOutcome] = []
     for rule in rules.values():
@@ -53,10 +56,10 @@ def analyze_session(session: Session, rules: Mapping[str, Rule]) -> Report:
         steps=[ReportStep(**vars(s)) for s in run.steps],
         findings=findings,
         rules=outcomes,
-        notes=[*run.trust.notes(), *session.notes],
+        notes=[*run.trust.notes(), *run.work.notes(), *session.notes],
         facts=dict(session.facts),
         run=run,
-        tables=all_tables(run),
+        tables=all_tables(run) | run.floor.tables(),
     )
     return report
 

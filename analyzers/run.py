@@ -7,22 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from stallscope.analyzers import contention, hostwords, waits
 from stallscope.analyzers.backpressure import Pressure, pressure
+from stallscope.analyzers.companion import Companion
+from stallscope.analyzers.floor import Floor
 from stallscope.analyzers.frames import is_user_frame
 from stallscope.analyzers.hostcause import HostCauses
 from stallscope.analyzers.hostgaps import HostView
 from stallscope.analyzers.idle import IdleAccount, account_idle
 from stallscope.analyzers.losses import Loss, losses, widest
+from stallscope.analyzers.models.chips import Chip, chip_of_device
 from stallscope.analyzers.pace import Pace
 from stallscope.analyzers.phases import PhaseSeries, series
 from stallscope.analyzers.places import Places
 from stallscope.analyzers.trust import Trust
+from stallscope.analyzers.work import Work
 from stallscope.profiler import intervals, kinds
 from stallscope.profiler.activity import Segments, filled, flatten
 from stallscope.profiler.device import DeviceView, device_views, whole_view
@@ -53,8 +56,10 @@ TRUST_NEEDS = frozenset({"trusted_host", "trusted_device"})
 class Run:
     """Derived views of one session. All row arrays are in timeline order unless said otherwise."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, companion: Session | None = None) -> None:
+        """`companion` is a recording of the same program whose launches name the kernels of graph replays."""
         self.session = session
+        self.companion = companion
         self.timeline: Timeline = session.timeline
         self._segments: dict[int, Segments] = {}
         self._blocks: dict[int, waits.WaitBlocks] = {}
@@ -131,14 +136,28 @@ class Run:
         return str(known.get("name", ""))
 
     @cached_property
-    def chips(self) -> dict[int, Any]:
-        """Peaks of each device whose chip is in the table (`models.chips.Chip`)."""
-        try:
-            from stallscope.analyzers.models.chips import find_chip
-        except ImportError:
-            return {}
-        found = {number: find_chip(self.device_name(number)) for number in self.devices}
+    def chips(self) -> dict[int, Chip]:
+        """Peaks of each device whose chip is in the table.
+
+        A device the source does not describe (inside of a container it may be numbered otherwise) is of the
+        same chip as the others if those are all of one.
+        """
+        told = self.session.facts.get("devices", {})
+        kinds_of = {key: chip_of_device(entry) for key, entry in told.items() if isinstance(entry, dict)}
+        kinds_found = list(kinds_of.values())
+        only = kinds_found[0] if kinds_found and all(k == kinds_found[0] for k in kinds_found) else None
+        found = {number: kinds_of.get(str(number % 1000), only) for number in self.devices}
         return {number: chip for number, chip in found.items() if chip is not None}
+
+    @cached_property
+    def work(self) -> Work:
+        """Device work by operator, with costs and rooflines."""
+        return Work(self, Companion(self.companion) if self.companion is not None else None)
+
+    @cached_property
+    def floor(self) -> Floor:
+        """The least time of each phase's steps, and MFU and MBU."""
+        return Floor(self)
 
     # -- host --------------------------------------------------------------------------------------
 

@@ -24,9 +24,17 @@ MOSTLY = 0.5
 
 
 def verdict(run: Run, findings: Sequence[Finding], outcomes: Sequence[RuleOutcome]) -> Verdict:
-    """One sentence and up to four that support it."""
+    """One sentence and up to six that support it."""
     lines = [
-        line for line in (_device_line(run), _idle_line(run), _pressure_line(run), _trust_line(run)) if line
+        line
+        for line in (
+            _device_line(run),
+            _idle_line(run),
+            _pressure_line(run),
+            _work_line(run),
+            _trust_line(run),
+        )
+        if line
     ]
     untold = [
         o.code for o in outcomes if o.status == "not_analysable" and not o.reason.startswith("does not apply")
@@ -90,11 +98,10 @@ def _step(run: Run, phase: str) -> str:
     size = sizes.pop() if len(sizes) == 1 else None
     batch = f"batch {size}" if size is not None else ""
     head = ", ".join(x for x in (name, batch) if x)
-    return (
-        f"{head}: {duration(period_ns(run, series))} a step; "
-        if head
-        else f"{duration(period_ns(run, series))} a step; "
-    )
+    told = run.floor.of(series.phase)
+    floor = f", floor {duration(told.floor_ns)}" if told is not None and told.speaks and told.floor_ns else ""
+    text = f"{duration(period_ns(run, series))} a step{floor}; "
+    return f"{head}: {text}" if head else text
 
 
 def period_ns(run: Run, series: PhaseSeries) -> int:
@@ -147,6 +154,11 @@ def _pressure_line(run: Run) -> str:
         f"launches wait a median of {duration(found.median_delay_ns)} for the device, and the host waited "
         f"{duration(found.waited_busy_ns + found.long_launch_ns)} while it was busy: the device is the slower side"
     )
+
+
+def _work_line(run: Run) -> str:
+    """How much of the device's time the cost models know, and how near it is to the chip's peaks."""
+    return run.floor.line
 
 
 def _trust_line(run: Run) -> str:

@@ -137,7 +137,7 @@ def attribute(
     longest = grouped[starts[1:] - 1] if len(at) else np.zeros(0, np.int64)
     if step_of is None:
         step_of = np.full(len(timeline), 0 if len(steps) == 1 else -1, np.int64)
-    code, costs = _costs(timeline, op_rows, longest, steps, step_of)
+    code, costs = call_costs(timeline, op_rows, longest, steps, step_of[op_rows])
     family = _families(timeline, device)
     if costs:
         of_cost = np.array([FAMILIES.index(cost.family) for cost in costs], np.int8)
@@ -165,7 +165,7 @@ def launch_costs(
         step_of = np.full(len(timeline), 0 if len(steps) == 1 else -1, np.int64)
     code = np.full(len(op_rows), -1, np.int32)
     found = op_rows[known].astype(np.int64)
-    code[known], costs = _costs(timeline, found, found, steps, step_of)
+    code[known], costs = call_costs(timeline, found, found, steps, step_of[found])
     return owner, code[inverse.reshape(-1)], costs
 
 
@@ -192,34 +192,43 @@ def _families(timeline: Timeline, device: npt.NDArray[np.intp]) -> npt.NDArray[n
     return family
 
 
-def _costs(
+def call_costs(
     timeline: Timeline,
     op_rows: Int64,
-    longest: Int64,
+    kernels: Int64,
     steps: Sequence[StepTokens],
-    step_of: npt.NDArray[Any],
+    step: npt.NDArray[Any],
 ) -> tuple[Int32, list[Cost]]:
-    """A code per call (-1: no model) and the distinct costs."""
+    """A cost code per operator call (-1: no model) and the distinct costs.
+
+    All of shape (m,): `op_rows` the operators' rows, `kernels` rows of a kernel that each started (any row where
+    none is known), `step` indices into `steps` or -1.
+    """
     spans = timeline.spans
     dims = next((key for key in _SHAPES if key in timeline.args.keys), _SHAPES[0])
-    columns = [timeline.arg_codes(key) for key in (dims, *_KEYS, *_ROW_KEYS)]
-    kernel = np.where(timeline.match_names(lambda name: name in _LISTED)[op_rows], spans.name[longest], -1)
+    columns = [timeline.arg_values(key, op_rows) for key in (dims, *_KEYS, *_ROW_KEYS)]
+    kernel = np.where(timeline.match_names(lambda name: name in _LISTED)[op_rows], spans.name[kernels], -1)
     parts = [
         spans.name[op_rows],
         spans.kind[op_rows],
         kernel,
-        step_of[op_rows],
-        *(c[op_rows] for c, _ in columns),
+        step,
+        *(codes for codes, _ in columns),
     ]
     packed = np.stack([np.asarray(part, np.int64) for part in parts], axis=1)
     calls, inverse = np.unique(packed, axis=0, return_inverse=True)
     costs: list[Cost] = []
     code_of = np.full(len(calls), -1, np.int32)
-    for i, (name, kind, kernel_name, step, *codes) in enumerate(calls.tolist()):
+    same: dict[tuple[int, ...], int] = {}
+    for i, (name, kind, kernel_name, number, *codes) in enumerate(calls.tolist()):
+        key = (name, kind, kernel_name, *codes)
+        if key in same:
+            code_of[i] = same[key]
+            continue
         given = [
             values[code] if code >= 0 else None for code, (_, values) in zip(codes, columns, strict=True)
         ]
-        tokens = steps[step] if 0 <= step < len(steps) else None
+        tokens = steps[number] if 0 <= number < len(steps) else None
         text = timeline.strings[name]
         cost = (
             _operator_cost(text, given, timeline.strings[kernel_name] if kernel_name >= 0 else "", tokens)
@@ -229,6 +238,9 @@ def _costs(
         if cost is not None:
             code_of[i] = len(costs)
             costs.append(cost)
+            if cost.family is not Family.ATTENTION:
+                # the tokens of a step matter to attention alone
+                same[key] = int(code_of[i])
     return code_of[inverse.reshape(-1)].astype(np.int32), costs
 
 

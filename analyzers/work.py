@@ -1,0 +1,385 @@
+"""What the device worked on: its kernels by operator call, with their cost and their place under the roofs.
+
+One `Call` is one operator call with all kernels it started. Calls of one operator, one cost and one kernel make a
+`Group`, which is what tables and rules speak of. Warm-up steps are left out of groups. Kernels behind no call, or
+behind one without a cost model, make groups too, so that the groups add up to all device time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stallscope.analyzers.models.attribution import FAMILIES, Attribution, attribute
+from stallscope.analyzers.models.call import Cost, StepTokens
+from stallscope.analyzers.models.family import Family
+from stallscope.analyzers.models.roofline import RooflinePoint, roofline
+from stallscope.profiler.kinds import Kind
+from stallscope.profiler.notes import Note
+from stallscope.profiler.timeline import Int32, Int64, Timeline
+
+if TYPE_CHECKING:
+    from stallscope.analyzers.companion import Companion
+    from stallscope.analyzers.run import Run
+
+Rows = npt.NDArray[np.intp]
+
+SHAPES_SHOWN = 160
+"""Characters of an operator's shapes that tables and findings show."""
+
+
+@dataclass(frozen=True)
+class Calls:
+    """Operator calls, columns of shape (m,).
+
+    `operator` and `shapes` are codes into `texts` (-1 none), `cost` into `costs` (-1: no model), `longest` the row of
+    the longest kernel, `op_row` the operator's row or -1 where it stands in another recording.
+    `rows[starts[i]:starts[i + 1]]` are the kernels of call i.
+    """
+
+    texts: list[str]
+    costs: list[Cost]
+    operator: Int32
+    shapes: Int32
+    cost: Int32
+    longest: Int64
+    duration_ns: Int64
+    op_row: Int64
+    rows: Int64
+    starts: Int64
+
+    def __len__(self) -> int:
+        return len(self.operator)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Calls of one operator with one cost, one kernel, on one device, in one phase.
+
+    `kernel` names the longest kernel, `rows` all kernels of the calls, by call. `calls` counts calls (kernels, where
+    no call is known). `point` is the roofline at the mean duration of a call, None without a cost.
+    """
+
+    operator: str
+    kernel: str
+    shapes: str
+    phase: str
+    device: int
+    family: Family
+    calls: int
+    total_ns: int
+    rows: Int64
+    cost: Cost | None = None
+    point: RooflinePoint | None = None
+    blocks: int | None = None
+    op_row: int = -1
+
+    @property
+    def mean_ns(self) -> int:
+        return self.total_ns // max(self.calls, 1)
+
+    @property
+    def floor_ns(self) -> int | None:
+        """The least time of all calls; never more than they took. None where it is not known."""
+        if self.point is None or self.point.floor_ns is None:
+            return None
+        return min(self.point.floor_ns, self.mean_ns) * self.calls
+
+    @property
+    def gain_ns(self) -> int:
+        """What all calls would save at 80 % of the roof; 0 where nothing can be claimed."""
+        return (self.point.gain_ns or 0) * self.calls if self.point is not None else 0
+
+
+class Work:
+    """All device work of a run. `companion` names the kernels of graph replays, where one is given."""
+
+    def __init__(self, run: Run, companion: Companion | None = None) -> None:
+        self.run = run
+        self.timeline = run.timeline
+        self.companion = companion
+
+    @cached_property
+    def tokens(self) -> tuple[list[StepTokens], npt.NDArray[np.int64]]:
+        """Token sums of engine steps, and per row which of them it belongs to (-1 none)."""
+        sums: list[StepTokens] = []
+        of_step = np.full(len(self.run.steps) + 1, -1, np.int64)
+        for i, step in enumerate(self.run.steps):
+            told = step_tokens(step.facts)
+            if told is not None:
+                of_step[i] = len(sums)
+                sums.append(told)
+        return sums, of_step[self.run.step_of_row]
+
+    @cached_property
+    def attribution(self) -> Attribution:
+        return attribute(self.timeline, *self.tokens)
+
+    @cached_property
+    def calls(self) -> Calls:
+        """Calls of this recording, then those that the companion names."""
+        own = _own_calls(self.timeline, self.attribution)
+        named = self.companion.calls(self) if self.companion is not None else None
+        return own if named is None else _joined(own, named)
+
+    def notes(self) -> list[Note]:
+        """What became of the companion, if there is one."""
+        if self.companion is None:
+            return []
+        assert self.calls is not None  # matching is done when calls are first asked for
+        return [self.companion.note()]
+
+    @cached_property
+    def device_rows(self) -> Rows:
+        """Device work outside of warm-up steps."""
+        rows = self.attribution.device_rows
+        return rows[self.run.is_steady(self._when(rows))]
+
+    def _when(self, rows: npt.NDArray[Any]) -> Int64:
+        spans = self.timeline.spans
+        launch = spans.launch_row[rows]
+        return np.asarray(spans.start_ns[np.where(launch >= 0, launch, rows)], np.int64)
+
+    @cached_property
+    def device_of_row(self) -> Int32:
+        """The device number of each row of device work, else -1. Shape (n,)."""
+        out = np.full(len(self.timeline), -1, np.int32)
+        for number, view in self.run.devices.items():
+            out[view.rows] = number
+        return out
+
+    @cached_property
+    def phase_names(self) -> list[str]:
+        return [*dict.fromkeys(s.phase for s in self.run.steps), ""]
+
+    @cached_property
+    def phase_of_row(self) -> Int32:
+        """An index into `phase_names` per row. Shape (n,)."""
+        codes = [self.phase_names.index(s.phase) for s in self.run.steps] + [len(self.phase_names) - 1]
+        return np.asarray(np.array(codes, np.int32)[self.run.step_of_row])
+
+    @cached_property
+    def family_of_row(self) -> npt.NDArray[np.int8]:
+        """An index into FAMILIES per row of device work, by its operator's cost, else by its name. Shape (n,)."""
+        out = np.full(len(self.timeline), FAMILIES.index(Family.OTHER), np.int8)
+        out[self.attribution.device_rows] = self.attribution.family
+        calls = self.calls
+        known = np.flatnonzero(calls.cost >= 0)
+        of_cost = np.array([FAMILIES.index(c.family) for c in calls.costs] or [0], np.int8)
+        per_row = np.repeat(np.where(calls.cost >= 0, of_cost[calls.cost], -1), np.diff(calls.starts))
+        if len(known):
+            out[calls.rows[per_row >= 0]] = per_row[per_row >= 0]
+        return out
+
+    @cached_property
+    def call_of_row(self) -> Int32:
+        """The call of each row of device work, else -1. Shape (n,)."""
+        out = np.full(len(self.timeline), -1, np.int32)
+        out[self.calls.rows] = np.repeat(np.arange(len(self.calls)), np.diff(self.calls.starts))
+        return out
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """All device work outside of warm-up, by group, the longest in sum first."""
+        return sorted([*self._call_groups(), *self._bare_groups()], key=lambda g: (-g.total_ns, g.kernel))
+
+    def _call_groups(self) -> list[Group]:
+        calls, spans = self.calls, self.timeline.spans
+        steady = np.flatnonzero(self.run.is_steady(self._when(calls.longest)))
+        if len(steady) == 0:
+            return []
+        keys = np.stack(
+            [
+                calls.operator[steady], calls.cost[steady], spans.name[calls.longest[steady]],
+                self.device_of_row[calls.longest[steady]], self.phase_of_row[calls.longest[steady]],
+                np.where(calls.cost[steady] >= 0, -1, calls.shapes[steady]),
+            ]
+        )  # fmt: skip
+        _, first, inverse, count = np.unique(
+            keys, axis=1, return_index=True, return_inverse=True, return_counts=True
+        )
+        order = np.argsort(np.asarray(inverse).reshape(-1), kind="stable")
+        members = np.split(steady[order], np.cumsum(count)[:-1])
+        heads = steady[first]
+        grids = grid_blocks(self.timeline, calls.longest[heads])
+        return [
+            self._call_group(int(head), mine, blocks)
+            for head, mine, blocks in zip(heads, members, grids, strict=True)
+        ]
+
+    def _call_group(self, head: int, members: Rows, blocks: int | None) -> Group:
+        calls = self.calls
+        longest = int(calls.longest[head])
+        total = int(calls.duration_ns[members].sum())
+        cost = calls.costs[int(calls.cost[head])] if calls.cost[head] >= 0 else None
+        device, kernel = int(self.device_of_row[longest]), self.timeline.name(longest)
+        point = None
+        if cost is not None:
+            point = roofline(
+                cost, total // len(members), self.run.chips.get(device), kernel=kernel, blocks=blocks
+            )
+        text = calls.texts[int(calls.shapes[head])] if calls.shapes[head] >= 0 else ""
+        rows = [calls.rows[calls.starts[i] : calls.starts[i + 1]] for i in members.tolist()]
+        return Group(
+            operator=calls.texts[int(calls.operator[head])],
+            kernel=kernel,
+            shapes=text,
+            phase=self.phase_names[int(self.phase_of_row[longest])],
+            device=device,
+            family=cost.family if cost is not None else FAMILIES[int(self.family_of_row[longest])],
+            calls=len(members),
+            total_ns=total,
+            rows=np.concatenate(rows),
+            cost=cost,
+            point=point,
+            blocks=blocks,
+            op_row=int(calls.op_row[head]),
+        )
+
+    def _bare_groups(self) -> list[Group]:
+        """Kernels that belong to no call with shapes, by name."""
+        rows = self.device_rows[self.call_of_row[self.device_rows] < 0]
+        if len(rows) == 0:
+            return []
+        spans = self.timeline.spans
+        keys = np.stack([spans.name[rows], self.device_of_row[rows], self.phase_of_row[rows]])
+        _, inverse, count = np.unique(keys, axis=1, return_inverse=True, return_counts=True)
+        order = np.argsort(np.asarray(inverse).reshape(-1), kind="stable")
+        out = []
+        for mine in np.split(rows[order], np.cumsum(count)[:-1]):
+            head = int(mine[0])
+            out.append(
+                Group(
+                    operator=self.run.places.name(self.run.operator_of(head)),
+                    kernel=self.timeline.name(head),
+                    shapes="",
+                    phase=self.phase_names[int(self.phase_of_row[head])],
+                    device=int(self.device_of_row[head]),
+                    family=FAMILIES[int(self.family_of_row[head])],
+                    calls=len(mine),
+                    total_ns=int(spans.dur_ns[mine].sum()),
+                    rows=mine.astype(np.int64),
+                )
+            )
+        return out
+
+    @cached_property
+    def total_ns(self) -> int:
+        """Device time outside of warm-up, summed over streams."""
+        return int(self.timeline.spans.dur_ns[self.device_rows].sum())
+
+    @cached_property
+    def modelled_ns(self) -> int:
+        """How much of it has a cost model."""
+        return sum(g.total_ns for g in self.groups if g.cost is not None)
+
+    @cached_property
+    def named_ns(self) -> int:
+        """How much of it has a family, by its cost or by the kernel's own name."""
+        return sum(g.total_ns for g in self.groups if g.family is not Family.OTHER)
+
+
+def step_tokens(facts: dict[str, Any]) -> StepTokens | None:
+    """The token sums of a step's facts, None where they do not tell them for all of its requests."""
+    contexts, generations = facts.get("context_requests", 0), facts.get("generation_requests", 0)
+    parts = [facts.get("context_sums"), facts.get("generation_sums")]
+    if not all(isinstance(n, int) and n >= 0 for n in (contexts, generations)) or contexts + generations == 0:
+        return None
+    numbers: list[int] = []
+    for count, sums in zip((contexts, generations), parts, strict=True):
+        told = sums if isinstance(sums, list) and len(sums) == 4 else None
+        if count and told is None:
+            return None
+        numbers += [count, *(told or (0, 0, 0, 0))]
+    return StepTokens(*numbers)
+
+
+def grid_blocks(timeline: Timeline, rows: npt.NDArray[Any]) -> list[int | None]:
+    """Thread blocks of each kernel's grid, None where it was not recorded."""
+    for key in ("grid", "Block Dim", "Block Num", "block_dim"):
+        codes, values = timeline.arg_values(key, rows)
+        if len(values):
+            known = [_blocks(value) for value in values]
+            return [known[c] if c >= 0 else None for c in codes.tolist()]
+    return [None] * len(rows)
+
+
+def _blocks(value: Any) -> int | None:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value if value > 0 else None
+    if isinstance(value, str) and value.strip().isdecimal():
+        return int(value) or None
+    if isinstance(value, list) and value and all(isinstance(n, int) and 0 < n < 1 << 32 for n in value):
+        return int(np.prod(np.array(value, object)))
+    return None
+
+
+def _own_calls(timeline: Timeline, found: Attribution) -> Calls:
+    texts: list[str] = []
+    codes: dict[str, int] = {}
+
+    def code(text: str) -> int:
+        if text not in codes:
+            codes[text] = len(texts)
+            texts.append(text)
+        return codes[text]
+
+    names, at = np.unique(timeline.spans.name[found.op_rows], return_inverse=True)
+    name_code = np.array([code(timeline.strings[int(n)]) for n in names] or [0], np.int32)
+    shape_code = np.full(len(found.op_rows), -1, np.int32)
+    for key in ("Input Dims", "Input dims", "Input Shapes"):
+        mine, values = timeline.arg_values(key, found.op_rows)
+        known = np.array([code(shown_shapes(v)) for v in values] or [0], np.int32)
+        shape_code = np.where(mine >= 0, known[mine], shape_code).astype(np.int32)
+    operator = name_code[np.asarray(at).reshape(-1)] if len(found.op_rows) else np.zeros(0, np.int32)
+    return Calls(
+        texts, found.costs, operator, shape_code, found.cost_code, found.longest, found.duration_ns, found.op_rows,
+        found.grouped_rows, found.starts,
+    )  # fmt: skip
+
+
+def shown_shapes(value: Any) -> str:
+    """The shapes of an operator as short text: arguments without a shape left out.
+
+    >>> shown_shapes([[8, 64], [], [64, 32]])
+    '[8, 64] [64, 32]'
+    """
+    if isinstance(value, list):
+        value = " ".join(str(part) for part in value if part != [])
+    text = str(value).strip('"')
+    return text if len(text) <= SHAPES_SHOWN else text[: SHAPES_SHOWN - 1] + "…"
+
+
+def _joined(first: Calls, second: Calls) -> Calls:
+    """Both sets of calls, the second after the first."""
+    shift = len(first.texts)
+
+    def moved(codes: Int32, by: int) -> Int32:
+        return np.where(codes >= 0, codes + by, -1).astype(np.int32)
+
+    return Calls(
+        texts=first.texts + second.texts,
+        costs=first.costs + second.costs,
+        operator=np.concatenate([first.operator, moved(second.operator, shift)]),
+        shapes=np.concatenate([first.shapes, moved(second.shapes, shift)]),
+        cost=np.concatenate([first.cost, moved(second.cost, len(first.costs))]),
+        longest=np.concatenate([first.longest, second.longest]),
+        duration_ns=np.concatenate([first.duration_ns, second.duration_ns]),
+        op_row=np.concatenate([first.op_row, second.op_row]),
+        rows=np.concatenate([first.rows, second.rows]),
+        starts=np.concatenate([first.starts[:-1], second.starts + first.starts[-1]]),
+    )
+
+
+def copies_over_the_link(timeline: Timeline, rows: Sequence[int] | npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Which device rows are copies from or to the host."""
+    kind = timeline.spans.kind[np.asarray(rows)]
+    host = timeline.match_names(
+        lambda n: "HtoD" in n or "DtoH" in n or "H2D" in n or "D2H" in n, timeline.of_kind(Kind.MEMCPY)
+    )
+    return np.asarray((kind == Kind.MEMCPY) & host[np.asarray(rows)], np.bool_)
