@@ -68,6 +68,11 @@ if TYPE_CHECKING:
     show_default=True,
     help="Whose kernels: what the script uses, that device, none but host operators (cpu), or neither (off).",
 )
+@click.option("--npu-level", type=click.Choice(["Level0", "Level1", "Level2"]), default="Level1", show_default=True,
+              help="Ascend: how much the NPU tells; Level0 has no core metrics, Level2 adds the runtime and AI CPU.")  # fmt: skip
+@click.option("--npu-metrics", metavar="GROUP", default="PipeUtilization", show_default=True,
+              help="Ascend: which core counters, one group a run (Memory, MemoryAccess, ArithmeticUtilization, ...).")  # fmt: skip
+@click.option("--npu-mstx", is_flag=True, help="Ascend: show marks on the NPU's own timeline too.")
 @rule_options
 @click.pass_context
 def command(ctx: click.Context, /, **options: Any) -> None:
@@ -109,6 +114,8 @@ class _Run:
         self.settings = _settings(options)
         launch.check_interpreter()
         launch.check_device(options["device"])
+        for warning in launch.npu_warnings(options["device"]):
+            self._say(f"stallscope: {warning}")
         self.rules = choose_rules(options["select"], options["ignore"])
         self.files = {
             name: check_output(options[name], self.force)
@@ -155,12 +162,16 @@ class _Run:
         import shutil
 
         from stallscope.profiler.readers import recording_dir
+        from stallscope.profiler.recorder import offline
 
+        unfinished = offline.analyse(self.raw, stage).unfinished
         stage("merge the recording")
         session = recording_dir.read(self.folder)
         stage("save the session")
         session.save(self.folder, force=True)
-        if not self.options["keep_raw"]:
+        if unfinished:
+            self._say(f"stallscope: NPU windows are not analysed; their raw data stays in {self.raw}")
+        elif not self.options["keep_raw"]:
             shutil.rmtree(self.raw)
         return session
 
@@ -204,6 +215,9 @@ def _settings(options: dict[str, Any]) -> Settings:
         max_events=options["max_events"],
         max_seconds=options["max_seconds"],
         shapes=not options["no_shapes"],
+        npu_level=options["npu_level"],
+        npu_metrics=options["npu_metrics"],
+        npu_mstx=options["npu_mstx"],
     )
     return settings.with_window(options["window"])
 

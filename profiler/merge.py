@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stallscope.profiler import counters
+from stallscope.profiler import anchors, counters
 from stallscope.profiler.builder import TimelineBuilder
 from stallscope.profiler.clocks import ClockMap
 from stallscope.profiler.errors import InputError
@@ -62,7 +62,7 @@ GC_CATEGORY = "gc"
 IMPORT_CATEGORY = "import"
 RECORDER_CATEGORY = "recorder"
 _HIDDEN_KINDS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
-_OWN_FILES = ("stallscope/profiler/recorder/", "torch/autograd/profiler.py")
+_OWN_FILES = ("stallscope/profiler/recorder/", "torch/autograd/profiler.py", "torch_npu/profiler/")
 _BUSY_THREAD_NS = 1_000_000
 _LISTED_THREADS = 32
 
@@ -94,6 +94,7 @@ class _Merge:
         """Track to (starts, ends) of its operators: what bounds the stack samples of the same thread."""
         self.passes: dict[int, list[tuple[Int64, Int64]]] = {}
         self.ranks: dict[int, int] = {}
+        self.tie_error_ns = 0
 
     def session(self) -> Session:
         for process in self.processes:
@@ -179,8 +180,8 @@ class _Merge:
     def _add_part(self, process: RawProcess, part: Session, window: dict[str, Any]) -> None:
         """One window's timeline: names, tracks and ids translated, times brought to the common clock."""
         timeline, builder = part.timeline, self.builder
-        start_ns, stop_ns = int(window.get("start_ns", 0)), int(window.get("stop_ns", 0))
-        shift = timeline.origin_ns + self.clock.shift_of_realtime(start_ns)
+        stop_ns = int(window.get("stop_ns", 0))
+        shift = timeline.origin_ns + self._offset_of_part(timeline, window)
         texts = np.append(builder.strings.codes(timeline.strings.texts), np.int32(-1))
         tracks = np.append(self._part_tracks(process, timeline), np.int32(-1))
         spans = timeline.spans
@@ -209,6 +210,29 @@ class _Merge:
         self.notes.extend(n for n in part.notes if n.code != "no-device-activity")
         self.facts_of_parts.append(part.facts)
         self._add_window_fact(process, timeline, window, shift)
+
+    def _offset_of_part(self, timeline: Timeline, window: dict[str, Any]) -> int:
+        """What is added to a window's wall-clock stamps: from ranges both clocks saw, else from the wall clock."""
+        start_ns = int(window.get("start_ns", 0))
+        readings = window.get("anchors")
+        if not readings:
+            return self.clock.shift_of_realtime(start_ns)
+        rows = anchors.anchor_rows(timeline)
+        found = None
+        if isinstance(readings, list) and len(rows) == len(readings):
+            pairs = np.array(readings, np.int64).reshape(-1, 2) + self.clock.origin_offset_ns
+            found = anchors.tie(timeline.spans.start_ns[rows] + timeline.origin_ns, pairs[:, 0], pairs[:, 1])
+        if found is None:
+            self.notes.add(
+                "clock-not-tied",
+                "warning",
+                "an NPU window lacks the ranges that tie its clock to ours; it was placed by the wall clock, which may be "
+                "off by some 0.1 ms",
+            )
+            return self.clock.shift_of_realtime(start_ns)
+        anchors.bend(timeline, found)
+        self.tie_error_ns = max(self.tie_error_ns, found.error_ns)
+        return found.offset_ns
 
     def _note_operators(self, timeline: Timeline, tracks: Int32, shift: int) -> None:
         spans = timeline.spans
@@ -264,7 +288,7 @@ class _Merge:
     def _part_rows(self, timeline: Timeline, shift: int, stop_ns: int) -> npt.NDArray[np.intp]:
         """All rows but our own: Python frames of the recorder, and those that ran while the window closed."""
         spans = timeline.spans
-        drop = np.zeros(len(spans), bool)
+        drop = timeline.match_names(anchors.is_anchor)
         python = spans.kind == Kind.PYTHON
         if python.any():
             drop |= python & timeline.match_names(lambda name: any(part in name for part in _OWN_FILES))
@@ -538,7 +562,7 @@ class _Merge:
                 "recorder-fault", "warning", "faults of the recorder itself were caught", 1, first[:300]
             )
         for entry in process.user_profiles:
-            if not entry.get("file"):
+            if not entry.get("file") and "kind" not in entry:
                 self.notes.add(
                     "second-profiler",
                     "info",
@@ -620,7 +644,10 @@ class _Merge:
             "host": self.raw.manifest.get("host", {}),
             "python": main.start.get("python", ""),
             "settings": settings,
-            "clock": {"axis": "realtime", "uncertainty_ns": self.clock.uncertainty_ns},
+            "clock": {
+                "axis": "realtime",
+                "uncertainty_ns": max(self.clock.uncertainty_ns, self.tie_error_ns),
+            },
             "processes": [self._process_fact(p, origin) for p in self.processes],
             "windows": [
                 {**w, "start_ns": w["start_ns"] - origin, "end_ns": w["end_ns"] - origin}
@@ -637,6 +664,7 @@ class _Merge:
         for process in self.processes:
             if process.framework:
                 facts.setdefault("framework", process.framework)
+        self._add_npu_facts(facts)
         if self.raw.end is not None:
             facts["exit_status"] = self.raw.end.get("status")
             facts["wall_ns"] = int(self.raw.end.get("end_ns", 0)) - int(self.raw.end.get("start_ns", 0))
@@ -644,6 +672,20 @@ class _Merge:
         if len(ranks) == 1:
             facts["rank"] = ranks[0]
         return facts
+
+    def _add_npu_facts(self, facts: dict[str, Any]) -> None:
+        """What NPU windows tell about settings and steps, and what only the process itself knew."""
+        recordings = [r for part in self.facts_of_parts for r in part.get("ascend", {}).get("ranks", [])]
+        framework = facts.get("framework", {})
+        variables = framework.get("environment", {})
+        for recording in recordings:
+            recording["environment"] = {**recording.get("environment", {}), **variables}
+        if recordings:
+            facts["ascend"] = {"ranks": recordings}
+        names = set(framework.get("device_names", []))
+        if framework.get("device_kind") == "npu" and len(names) == 1:
+            for device in facts["devices"].values():
+                device.setdefault("name", next(iter(names)))
 
     def _process_fact(self, process: RawProcess, origin: int) -> dict[str, Any]:
         end = int(process.finish.get("mono_ns", 0)) if process.finish else 0

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from stallscope.profiler.errors import InputError
 from stallscope.profiler.notes import Notes
 from stallscope.profiler.recorder.format import (
+    ANALYSIS,
     BOOT_ERRORS,
     END,
     FORMAT,
@@ -136,8 +137,18 @@ def read_raw(path: Path) -> RawRecording:
             host["p" + file.stem[1:]] = process
         elif process.start:
             processes.append(process)
+    _note_analysis(folder / ANALYSIS, notes)
     errors = _json_lines(folder / BOOT_ERRORS, Notes())
     return RawRecording(folder, manifest, _json_file(folder / END), processes, host, errors, notes)
+
+
+def _note_analysis(file: Path, notes: Notes) -> None:
+    """What the analysis of NPU windows, after the run, could not do."""
+    document = _json_file(file) or {}
+    found = document.get("notes")
+    for entry in found if isinstance(found, list) else []:
+        if isinstance(entry, list) and len(entry) == 3 and entry[1] in ("info", "warning", "data_loss"):
+            notes.add(str(entry[0]), entry[1], str(entry[2]))
 
 
 def window_file(folder: Path, process: RawProcess, name: object) -> Path | None:

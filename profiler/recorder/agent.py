@@ -206,7 +206,7 @@ class Agent:
         self.guard(f"import of {name}", self._note_failed_import, name, error)
 
     def _note_failed_import(self, name: str, error: Exception) -> None:
-        text = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        text = " ".join(f"{type(error).__name__}: {error}".split())[:500]
         self.note("import-failed", "warning", f"{name} could not be imported ({text})")
 
     def _run_hook(self, name: str, module: ModuleType) -> None:

@@ -219,10 +219,13 @@ class Recording:
         from pathlib import Path
 
         from stallscope.profiler.readers.recording_dir import read
+        from stallscope.profiler.recorder import offline
 
+        outcome = offline.analyse(Path(self._folder))
         session = read(Path(self._folder))
-        # only now: a merge that fails must not cost the recording
-        shutil.rmtree(self._folder)
+        # only now: a merge that fails must not cost the recording; nor may data that waits to be analysed elsewhere
+        if not outcome.unfinished:
+            shutil.rmtree(self._folder)
         return session
 
 

@@ -9,7 +9,9 @@ A recording directory holds
     p<PID>-<NS>.rec         the same process's fixed records, 32 bytes each
     h<PID>-<NS>.jsonl/.rec  /proc readings about that process, taken by the launcher
     p<PID>-<NS>-w<N>.json   a Kineto window of that process
+    p<PID>-<NS>-w<N>/       an NPU window: one *_ascend_pt or *_ascend_ms folder, analysed after the run
     p<PID>-<NS>-u<N>.json   a copy of what the script's own profiler exported
+    analysis.json           how the analysis of NPU windows went; analysis.log: what it printed (may be missing)
     busy-<PID>              exists while that process stops or saves a window
 
 Lines of a .jsonl file have a key "ev":
@@ -23,7 +25,7 @@ Lines of a .jsonl file have a key "ev":
     framework  facts: what the backend knows at the end (build, device names, threads)
     window-open       n, start_ns, provisional
     window            n, file, start_ns, stop_ns, stopped_ns, saved_ns, why, steps, bytes, events_estimate, provisional,
-                      activities, backend
+                      activities, backend; anchors: [[before, after], ...] clock readings round ranges in the window
     window-discarded  n
     user-profiler     n, start_ns, end_ns, file ("" until the script exports its result)
     note     code, severity, text
@@ -75,6 +77,7 @@ RAW_FOLDER = "raw"
 MANIFEST = "recording.json"
 END = "end.json"
 BOOT_ERRORS = "boot-errors.log"
+ANALYSIS, ANALYSIS_LOG = "analysis.json", "analysis.log"
 
 BOOT_FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "boot")
 """Holds the `sitecustomize` that starts the recorder in a child."""

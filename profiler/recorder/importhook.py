@@ -76,6 +76,10 @@ class ImportWatch:
                 loader.__dict__.pop("exec_module", None)
             self._imported(name, sys.modules.get(name, module), start_ns, time.perf_counter_ns())
 
+        # a failed import is printed without the frames of the import machinery, which Python knows by this name
+        exec_module.__code__ = exec_module.__code__.replace(
+            co_filename="<frozen importlib._bootstrap_external>"
+        )
         try:
             loader.exec_module = exec_module  # type: ignore[method-assign]
         except AttributeError:

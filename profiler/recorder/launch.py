@@ -93,14 +93,11 @@ def check_device(device: str) -> None:
     from importlib.util import find_spec
 
     if device == "npu":
-        if find_spec("torch_npu") is None:
+        if not any(find_spec(name) for name in ("torch_npu", "mindspore")):
             raise OptionError(
-                "--device npu needs torch_npu, which this Python does not have. Try --device auto."
+                "--device npu needs torch_npu or mindspore, and this Python has neither. Try --device auto."
             )
-        raise OptionError(
-            "NPU kernels cannot be recorded yet. Record with torch_npu.profiler and give its folder to "
-            "`stallscope analyze`, or use --device cpu for the host side alone."
-        )
+        return
     if device not in ("cuda", "xpu"):
         return
     spec = find_spec("torch")
@@ -119,6 +116,30 @@ def check_device(device: str) -> None:
             f"--device {device} cannot work: the installed torch is a CPU build. Try --device auto, or install a "
             f"torch build for that device."
         )
+
+
+def npu_warnings(device: str) -> list[str]:
+    """What will be missing of an NPU recording on this machine, to be said before the target runs."""
+    from importlib.util import find_spec
+
+    from stallscope.profiler.recorder.backends.ascend import blocking
+    from stallscope.profiler.recorder.backends.cann import find_msprof, find_mspti
+
+    if device not in ("auto", "npu") or find_spec("torch_npu") is None:
+        return []
+    out = []
+    if blocking():
+        way = (
+            "kernels will come from libmspti, without details"
+            if find_mspti()
+            else "no kernels will be recorded"
+        )
+        out.append(f"{' and '.join(blocking())} set, so torch_npu's profiler does nothing: {way}.")
+    elif not find_msprof():
+        out.append(
+            "no msprof command was found, so NPU kernels cannot be exported here. Source CANN's set_env.sh first."
+        )
+    return out
 
 
 def prepare_folder(folder: Path, force: bool) -> None:

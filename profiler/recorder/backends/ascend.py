@@ -172,6 +172,8 @@ def plain_message(text: str) -> str:
     """
     line = " ".join(text.split())
     line = re.sub(r"\x1b\[[0-9;]*m", "", line)
-    line = re.sub(r"^\[\d{4}-\d\d-\d\d[ -]\d\d:\d\d:\d\d\] \[([A-Z]+)\] \[\d+\] [\w.]+: ", r"\1: ", line)
+    line = re.sub(
+        r"^[^\[]{0,3}\[\d{4}-\d\d-\d\d[ -]\d\d:\d\d:\d\d\] \[([A-Z]+)\] \[\d+\] [\w.]+: ", r"\1: ", line
+    )
     line = re.sub(r"(?:~|\.{0,2})(?:/[^\s/'\",;:]+)*/([^\s/'\",;:]+)", r"\1", line)
     return line[:300]
