@@ -30,6 +30,7 @@ Row = dict[str, Any]
 
 SPOKEN = 0.80
 """From this share of modelled device time on, a floor is said in a sentence."""
+FAMILIES_SAID = 3
 SHOWN = 200
 """Rows of the roofline table at most, the longest; the rest is summed in one row."""
 
@@ -95,7 +96,7 @@ class Floor:
         return [found] if found is not None else []
 
     def _made(self, phase: str | None, steps: int, measured_ns: int) -> PhaseFloor | None:
-        groups = [g for g in self.run.work.groups if phase is None or g.phase == phase]
+        groups = [g for g in self.run.work.step_groups if phase is None or g.phase == phase]
         by_device: dict[int, int] = {}
         for group in groups:
             by_device[group.device] = by_device.get(group.device, 0) + group.total_ns
@@ -154,12 +155,21 @@ class Floor:
         work = self.run.work
         if work.total_ns == 0:
             return ""
-        known = f"cost models know {share(work.modelled_ns, work.total_ns)} of the device time"
-        told = next((f for f in self.phases if f.speaks and f.mfu is not None and f.mbu is not None), None)
-        if told is None or told.mfu is None or told.mbu is None:
+        known = f"cost models know {share(work.modelled_ns, work.total_ns)} of the device time ({self._families()})"
+        told = max(self.phases, key=lambda f: (f.phase != "other", f.device_ns * f.steps), default=None)
+        if told is None or not told.speaks or told.mfu is None or told.mbu is None:
             return known
         name = f" in {told.phase}" if told.phase not in ("", "other") else ""
         return f"{known}; MFU {100 * told.mfu:.1f} %, MBU {100 * told.mbu:.1f} %{name}"
+
+    def _families(self) -> str:
+        """The families that take most of the device's time: "gemm 61 %, attention 20 %"."""
+        sums: dict[Family, int] = {}
+        for group in self.run.work.groups:
+            sums[group.family] = sums.get(group.family, 0) + group.total_ns
+        total = max(self.run.work.total_ns, 1)
+        first = sorted(sums.items(), key=lambda item: -item[1])[:FAMILIES_SAID]
+        return ", ".join(f"{family} {ns / total:.0%}".replace("%", " %") for family, ns in first)
 
     # -- tables ------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from stallscope.analyzers import contention, hostwords, waits
 from stallscope.analyzers.backpressure import Pressure, pressure
+from stallscope.analyzers.chains import Chain, find_chains
 from stallscope.analyzers.companion import Companion
 from stallscope.analyzers.floor import Floor
 from stallscope.analyzers.frames import is_user_frame
@@ -24,6 +25,7 @@ from stallscope.analyzers.models.chips import Chip, chip_of_device
 from stallscope.analyzers.pace import Pace
 from stallscope.analyzers.phases import PhaseSeries, series
 from stallscope.analyzers.places import Places
+from stallscope.analyzers.replay import Replay
 from stallscope.analyzers.trust import Trust
 from stallscope.analyzers.work import Work
 from stallscope.profiler import intervals, kinds
@@ -153,6 +155,16 @@ class Run:
     def work(self) -> Work:
         """Device work by operator, with costs and rooflines."""
         return Work(self, Companion(self.companion) if self.companion is not None else None)
+
+    @cached_property
+    def chains(self) -> list[Chain]:
+        """Chains of kernels that could be fused, the longest in sum first."""
+        return find_chains(self)
+
+    @cached_property
+    def replay(self) -> Replay:
+        """The model that prices changes; ask `gain.replayable` before relying on it."""
+        return Replay(self)
 
     @cached_property
     def floor(self) -> Floor:

@@ -90,7 +90,7 @@ def _explained(run: Run) -> tuple[int, int]:
 
 def _step(run: Run, phase: str) -> str:
     """ "decode, batch 32: 9.10 ms a step; ", or "" where no steps are known."""
-    series = next((s for s in run.series if s.phase == phase), run.series[0] if run.series else None)
+    series = next((s for s in run.series if s.phase == phase), _main_series(run))
     if series is None or len(series.steady_ns) < 2:
         return ""
     name = "" if series.phase == "other" else series.phase
@@ -100,8 +100,20 @@ def _step(run: Run, phase: str) -> str:
     head = ", ".join(x for x in (name, batch) if x)
     told = run.floor.of(series.phase)
     floor = f", floor {duration(told.floor_ns)}" if told is not None and told.speaks and told.floor_ns else ""
-    text = f"{duration(period_ns(run, series))} a step{floor}; "
+    period = told.measured_ns if told is not None else period_ns(run, series)
+    text = f"{duration(period)} a step{floor}; "
     return f"{head}: {text}" if head else text
+
+
+def _main_series(run: Run) -> PhaseSeries | None:
+    """The phase with a name that keeps the devices busy longest, else the longest; None without steps."""
+
+    def weight(series: PhaseSeries) -> tuple[bool, int, int]:
+        told = run.floor.of(series.phase)
+        busy = told.device_ns * told.steps if told is not None else 0
+        return series.phase != "other" and len(series.steady_ns) >= 2, busy, int(series.length_ns.sum())
+
+    return max(run.series, key=weight, default=None)
 
 
 def period_ns(run: Run, series: PhaseSeries) -> int:

@@ -8,13 +8,14 @@ behind one without a cost model, make groups too, so that the groups add up to a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from stallscope.analyzers.earlier import earlier_kernels
 from stallscope.analyzers.models.attribution import FAMILIES, Attribution, attribute
 from stallscope.analyzers.models.call import Cost, StepTokens
 from stallscope.analyzers.models.family import Family
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from stallscope.analyzers.run import Run
 
 Rows = npt.NDArray[np.intp]
+T = TypeVar("T")
 
 SHAPES_SHOWN = 160
 """Characters of an operator's shapes that tables and findings show."""
@@ -122,10 +124,21 @@ class Work:
 
     @cached_property
     def calls(self) -> Calls:
-        """Calls of this recording, then those that the companion names."""
-        own = _own_calls(self.timeline, self.attribution)
+        """Calls of this recording, those repeated by kernels from before it, and those that the companion names."""
+        own = self._own_calls
+        if self.earlier:
+            own = _joined(own, _repeated_calls(own, self.earlier, self.timeline.spans.dur_ns))
         named = self.companion.calls(self) if self.companion is not None else None
         return own if named is None else _joined(own, named)
+
+    @cached_property
+    def _own_calls(self) -> Calls:
+        return _own_calls(self.timeline, self.attribution)
+
+    @cached_property
+    def earlier(self) -> dict[int, int]:
+        """Kernels launched before the recording, each with the later kernel whose operator it repeats."""
+        return earlier_kernels(self, self._own_calls)
 
     def notes(self) -> list[Note]:
         """What became of the companion, if there is one."""
@@ -161,7 +174,10 @@ class Work:
     def phase_of_row(self) -> Int32:
         """An index into `phase_names` per row. Shape (n,)."""
         codes = [self.phase_names.index(s.phase) for s in self.run.steps] + [len(self.phase_names) - 1]
-        return np.asarray(np.array(codes, np.int32)[self.run.step_of_row])
+        out = np.array(codes, np.int32)[self.run.step_of_row]
+        if self.earlier:
+            out[list(self.earlier)] = out[list(self.earlier.values())]
+        return np.asarray(out)
 
     @cached_property
     def family_of_row(self) -> npt.NDArray[np.int8]:
@@ -269,6 +285,26 @@ class Work:
         return out
 
     @cached_property
+    def step_groups(self) -> list[Group]:
+        """As `groups`, without kernels that were launched before the recording: no step of it launched them."""
+        if not self.earlier:
+            return self.groups
+        gone = np.zeros(len(self.timeline), bool)
+        gone[list(self.earlier)] = True
+        return [kept for g in self.groups if (kept := self._without(g, gone)) is not None]
+
+    def _without(self, group: Group, gone: npt.NDArray[np.bool_]) -> Group | None:
+        """The group without some rows; its calls go with their rows."""
+        rows = group.rows[~gone[group.rows]]
+        if len(rows) == len(group.rows):
+            return group
+        if len(rows) == 0:
+            return None
+        calls = len(np.unique(self.call_of_row[rows])) if (self.call_of_row[rows] >= 0).any() else len(rows)
+        total = int(self.timeline.spans.dur_ns[rows].sum())
+        return replace(group, rows=rows, calls=calls, total_ns=total)
+
+    @cached_property
     def total_ns(self) -> int:
         """Device time outside of warm-up, summed over streams."""
         return int(self.timeline.spans.dur_ns[self.device_rows].sum())
@@ -355,25 +391,63 @@ def shown_shapes(value: Any) -> str:
     return text if len(text) <= SHAPES_SHOWN else text[: SHAPES_SHOWN - 1] + "…"
 
 
-def _joined(first: Calls, second: Calls) -> Calls:
-    """Both sets of calls, the second after the first."""
-    shift = len(first.texts)
-
-    def moved(codes: Int32, by: int) -> Int32:
-        return np.where(codes >= 0, codes + by, -1).astype(np.int32)
-
+def _repeated_calls(own: Calls, earlier: dict[int, int], durations: Int64) -> Calls:
+    """The calls behind earlier kernels: one per stretch of neighbours that repeat kernels of one call."""
+    call_of = dict(
+        zip(own.rows.tolist(), np.repeat(np.arange(len(own)), np.diff(own.starts)).tolist(), strict=True)
+    )
+    rows = np.array([r for r, there in earlier.items() if there in call_of], np.int64)
+    call = np.array([call_of[earlier[r]] for r in rows.tolist()], np.int64)
+    # the same call again after another one is another repeat of it
+    stretch = np.cumsum(np.append(False, call[1:] != call[:-1])) if len(call) else call
+    order = np.lexsort((durations[rows], stretch))
+    rows, stretch = rows[order], stretch[order]
+    first = np.flatnonzero(np.append(True, np.diff(stretch) != 0)) if len(rows) else np.zeros(0, np.intp)
+    starts = np.append(first, len(rows)).astype(np.int64)
+    at = call[order][first]
     return Calls(
-        texts=first.texts + second.texts,
-        costs=first.costs + second.costs,
-        operator=np.concatenate([first.operator, moved(second.operator, shift)]),
-        shapes=np.concatenate([first.shapes, moved(second.shapes, shift)]),
-        cost=np.concatenate([first.cost, moved(second.cost, len(first.costs))]),
+        texts=own.texts,
+        costs=own.costs,
+        operator=own.operator[at],
+        shapes=own.shapes[at],
+        cost=own.cost[at],
+        longest=rows[starts[1:] - 1] if len(rows) else rows,
+        duration_ns=np.add.reduceat(durations[rows], first) if len(rows) else rows,
+        op_row=own.op_row[at],
+        rows=rows,
+        starts=starts,
+    )
+
+
+def _joined(first: Calls, second: Calls) -> Calls:
+    """Both sets of calls, the second after the first. Equal texts and costs become one."""
+    texts, of_text = _merged(first.texts, second.texts)
+    costs, of_cost = _merged(first.costs, second.costs)
+    return Calls(
+        texts=texts,
+        costs=costs,
+        operator=np.concatenate([first.operator, of_text[second.operator]]),
+        shapes=np.concatenate([first.shapes, of_text[second.shapes]]),
+        cost=np.concatenate([first.cost, of_cost[second.cost]]),
         longest=np.concatenate([first.longest, second.longest]),
         duration_ns=np.concatenate([first.duration_ns, second.duration_ns]),
         op_row=np.concatenate([first.op_row, second.op_row]),
         rows=np.concatenate([first.rows, second.rows]),
         starts=np.concatenate([first.starts[:-1], second.starts + first.starts[-1]]),
     )
+
+
+def _merged(first: list[T], second: list[T]) -> tuple[list[T], Int32]:
+    """All distinct values, and the code of each of the second list's; -1 for the code -1."""
+    known = {value: i for i, value in reversed(list(enumerate(first)))}
+    out = list(first)
+    codes = []
+    for value in second:
+        if value not in known:
+            known[value] = len(out)
+            out.append(value)
+        codes.append(known[value])
+    return out, np.array([*codes, -1], np.int32)
 
 
 def copies_over_the_link(timeline: Timeline, rows: Sequence[int] | npt.NDArray[Any]) -> npt.NDArray[np.bool_]:

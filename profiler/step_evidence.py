@@ -38,8 +38,8 @@ _HEAD = 120
 _INDEX_TYPES = ("int", "long int", "long", "int32", "int64")
 
 _DECODE_KERNEL = re.compile(
-    r"paged_?attention(?!.*(?:prefill|context))|decode_att|batch_?decode_?with|mmha|fwd_kernel_stage[12]|fwd_grouped_kernel_stage"
-    r"|flash_?mla|flash_fwd_splitkv_mla|incre_?flash_?attention|pa_(?:fwd|bf16|fp16|decode)|single_?decode",
+    r"paged_?attention(?!.*(?:prefill|context))|decode_att|batch_?decode_?with|(?:^|[_:])mmha|fwd_kernel_stage[12]|fwd_grouped_kernel_stage"
+    r"|flash_?mla|flash_fwd_splitkv_mla|incre_?flash_?attention|(?:^|[_: ])pa_(?:fwd|bf16|fp16|decode)|single_?decode",
     re.IGNORECASE,
 )
 _PREFILL_KERNEL = re.compile(
@@ -185,8 +185,9 @@ def _kernel_hints(timeline: Timeline, start_ns: Int64, end_ns: Int64) -> list[Ev
         named = timeline.match_names(lambda name, p=pattern: p.search(name[:_HEAD]) is not None, kernels)
         rows = np.flatnonzero(named)
         launch = timeline.spans.launch_row[rows]
-        at = timeline.spans.start_ns[np.where(launch >= 0, launch, rows)]
-        at.sort()
+        # what was launched before the recording belongs to none of its steps
+        by = launch[launch >= 0] if (timeline.spans.launch_row >= 0).any() else rows
+        at = np.sort(timeline.spans.start_ns[by])
         hints.append(np.searchsorted(at, end_ns) - np.searchsorted(at, start_ns))
     out: list[Evidence | None] = []
     for decode, prefill in zip(hints[0].tolist(), hints[1].tolist(), strict=True):

@@ -59,7 +59,7 @@ CAUSES: dict[str, Cause] = {
         ("CC601",), "a collective is not hidden behind work", "it is hidden, or the peers come in time"
     ),
     "graph-break": Cause(
-        (), "decode kernels are launched outside of graphs", "each step is one graph launch"
+        ("GR501", "GR502"), "decode kernels are launched outside of graphs", "each step is one graph launch"
     ),
     "scheduler": Cause(
         # the scheduler's line is the cause whatever the class of the gap is called
@@ -70,9 +70,13 @@ CAUSES: dict[str, Cause] = {
     "no-requests": Cause(
         ("HB105",), "there is nothing to serve between steps", "the next request is there at once"
     ),
-    "inefficient": Cause((), "kernels reach a small share of the roof", "they reach 80 % of the roof"),
-    "latency-kernel": Cause((), "a kernel uses a fraction of the cores", "it reaches 80 % of the roof"),
-    "copy-tax": Cause((), "casts, copies and transpositions take device time", "they are not needed"),
+    "inefficient": Cause(
+        ("MB302",), "kernels reach a small share of the roof", "they reach 80 % of the roof"
+    ),
+    "latency-kernel": Cause(
+        ("MB303",), "a kernel uses a fraction of the cores", "it reaches 80 % of the roof"
+    ),
+    "copy-tax": Cause(("MB305",), "casts, copies and transpositions take device time", "they are not needed"),
     "warm-up": Cause(
         ("ST701",), "first steps are slow: the window holds the warm-up", "warm before the window"
     ),
