@@ -94,6 +94,9 @@ HEAVY_NS = 300_000
 EDGE_EVENTS = 8
 """A long wait behind queued work this near the first recorded device event waits for unrecorded work."""
 
+EDGE_NS = 1_000_000
+"""No driver needs this long to start queued work of the only stream."""
+
 
 @dataclass(frozen=True)
 class Pieces:
@@ -226,10 +229,12 @@ class IdleAccount:
 
     @cached_property
     def _at_edge(self) -> Bool:
-        """Gaps near the start of the recording."""
-        if len(self.view.rows) <= EDGE_EVENTS:
-            return self.view.gaps.end_ns > -(1 << 62)
-        return np.asarray(self.view.gaps.end_ns <= self.view.start_ns[EDGE_EVENTS], np.bool_)
+        """Gaps near the start of the recording that may wait for unrecorded work: on one stream, only long ones."""
+        gaps = self.view.gaps
+        near = np.ones(len(gaps), bool)
+        if len(self.view.rows) > EDGE_EVENTS:
+            near = gaps.end_ns <= self.view.start_ns[EDGE_EVENTS]
+        return np.asarray(near & (self.run.can_depend | (gaps.dur_ns >= EDGE_NS)), np.bool_)
 
     # -- gaps that are ---------------------------------------------------------------------------------
 
