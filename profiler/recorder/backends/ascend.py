@@ -175,5 +175,5 @@ def plain_message(text: str) -> str:
     line = re.sub(
         r"^[^\[]{0,3}\[\d{4}-\d\d-\d\d[ -]\d\d:\d\d:\d\d\] \[([A-Z]+)\] \[\d+\] [\w.]+: ", r"\1: ", line
     )
-    line = re.sub(r"(?:~|\.{0,2})(?:/[^\s/'\",;:]+)*/([^\s/'\",;:]+)", r"\1", line)
+    line = re.sub(r"(?<![\w/])(?:~|\.{1,2})?/(?:[^\s/'\",;:]+/)*([^\s/'\",;:]+)", r"\1", line)
     return line[:300]

@@ -115,6 +115,7 @@ def test_settings_switches_and_the_chip_are_facts(whole: tuple[Ended, Ended, Pat
     assert (rank["level"], rank["aic_metrics"]) == ("Level1", "PipeUtilization")
     assert rank["environment"]["TASK_QUEUE_ENABLE"] == "2"
     assert session.facts["devices"]["0"]["name"] == "Ascend910B3"
+    assert session.facts["devices"]["0"]["aic_cores"] == 20
     assert session.facts["torch_npu"] == "2.14.0"
     assert {w["activities"][-1] for w in session.facts["windows"]} == {"npu"}
     assert not (whole[2] / "run.stallscope" / "raw").exists()
