@@ -467,7 +467,9 @@ class Timeline:
         import pandas as pd
 
         texts = pd.Index(self.strings.texts)
-        columns: dict[str, Any] = {f.name: getattr(self.spans, f.name) for f in dataclasses.fields(self.spans)}
+        columns: dict[str, Any] = {
+            f.name: getattr(self.spans, f.name) for f in dataclasses.fields(self.spans)
+        }
         columns["name"] = texts.take(self.spans.name) if len(texts) else []
         columns["kind"] = pd.Categorical.from_codes(self.spans.kind, [KIND_NAMES[k] for k in Kind])
         return pd.DataFrame(columns)

@@ -78,7 +78,7 @@ def test_findings_say_what_was_lost_and_where_to_look(code: str) -> None:
 
 
 def test_unknown_limit_names_the_known_ones() -> None:
-    with pytest.raises(OptionError, match="HB101 has no limit 'min_gap'. Its limits: min_share, min_gap_us"):
+    with pytest.raises(OptionError, match=r"HB101 has no limit 'min_gap'. Its limits: min_share, min_gap_us"):
         RULES["HB101"].with_limits({"min_gap": 1})
 
 

@@ -29,7 +29,7 @@ def test_all_rules_without_a_choice() -> None:
 
 @pytest.mark.parametrize("chosen", [{"select": ["QQ"]}, {"ignore": ["QQ"]}])
 def test_a_prefix_that_no_rule_has_is_refused(chosen: dict[str, list[str]]) -> None:
-    with pytest.raises(OptionError, match="No rule's code begins with 'QQ'. The rules: HB101"):
+    with pytest.raises(OptionError, match=r"No rule's code begins with 'QQ'. The rules: HB101"):
         select_rules(**chosen, config=NO_CONFIG)
 
 

@@ -56,7 +56,11 @@ def whole(
 ) -> tuple[Ended, Ended, Path]:
     """A run whose windows were analysed by the fake, or by the parser of the real wheel; its clock is off."""
     folder = tmp_path_factory.mktemp(f"npu-{request.param}")
-    env: dict[str, Any] = {"FAKE_NPU_CLOCK": "700000,40", "TASK_QUEUE_ENABLE": "2", "ASCEND_LAUNCH_BLOCKING": "0"}
+    env: dict[str, Any] = {
+        "FAKE_NPU_CLOCK": "700000,40",
+        "TASK_QUEUE_ENABLE": "2",
+        "ASCEND_LAUNCH_BLOCKING": "0",
+    }
     if request.param == "wheel":
         sources = wheels.torch_npu()
         if sources is None:
