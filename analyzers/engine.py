@@ -44,7 +44,7 @@ def analyze_session(session: Session, rules: Mapping[str, Rule], companion: Sess
         found, outcome = _run_rule(rule, run)
         findings.extend(found)
         outcomes.append(outcome)
-    findings = disjoint(findings)
+    findings = disjoint(_one_for_graphs(findings))
     span = max(run.whole.span_ns, run.host_span[1] - run.host_span[0], 1)
     findings = [dataclasses.replace(f, severity=severity(f.recoverable_ns, span)) for f in findings]
     findings.sort(key=lambda f: (-f.recoverable_ns, -f.lost_ns, f.code))
@@ -74,6 +74,12 @@ def _run_rule(rule: Rule, run: Run) -> tuple[list[Finding], RuleOutcome]:
     except NotAnalysable as error:
         return [], RuleOutcome(rule.code, rule.name, "not_analysable", str(error))
     return found, RuleOutcome(rule.code, rule.name, "found" if found else "clean")
+
+
+def _one_for_graphs(findings: list[Finding]) -> list[Finding]:
+    """Steps that were not replayed (GR501) are launched one by one: LN401 would say the same of the same time."""
+    phases = {f.phase for f in findings if f.code == "GR501"}
+    return [f for f in findings if f.code != "LN401" or f.phase not in phases]
 
 
 def disjoint(findings: list[Finding]) -> list[Finding]:

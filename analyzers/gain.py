@@ -58,7 +58,7 @@ def saving(run: Run, factors: Mapping[int, float]) -> Saving:
     busy = run.whole.busy_ns / max(run.whole.span_ns, 1)
     if busy < BUSY_ENOUGH:
         raise NotAnalysable(
-            f"the device is busy {share(run.whole.busy_ns, run.whole.span_ns)} of its time, and {_why_not(run)}: what faster "
+            f"the device is busy {share(run.whole.busy_ns, run.whole.span_ns)} of its time, and {why_not_replayable(run)}: what faster "
             "kernels would give back is not known"
         )
     return Saving(round(direct), "kernel time")
@@ -92,7 +92,8 @@ def _short_enough(run: Run) -> bool:
     return len(run.whole.rows) + int(np.count_nonzero(run.is_launch)) <= MOST_EVENTS
 
 
-def _why_not(run: Run) -> str:
+def why_not_replayable(run: Run) -> str:
+    """The reason `replayable` says no."""
     if not _short_enough(run):
         return f"the recording is too long to replay (limit {MOST_EVENTS:,} events)"
     if "launches" not in run.has:

@@ -17,6 +17,7 @@ from stallscope.analyzers.chains import Chain, find_chains
 from stallscope.analyzers.companion import Companion
 from stallscope.analyzers.floor import Floor
 from stallscope.analyzers.frames import is_user_frame
+from stallscope.analyzers.graphs import GraphUse
 from stallscope.analyzers.hostcause import HostCauses
 from stallscope.analyzers.hostgaps import HostView
 from stallscope.analyzers.idle import IdleAccount, account_idle
@@ -165,6 +166,11 @@ class Run:
     def replay(self) -> Replay:
         """The model that prices changes; ask `gain.replayable` before relying on it."""
         return Replay(self)
+
+    @cached_property
+    def graphs(self) -> GraphUse:
+        """What was replayed from graphs, per step."""
+        return GraphUse(self)
 
     @cached_property
     def floor(self) -> Floor:
