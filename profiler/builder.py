@@ -343,6 +343,11 @@ def _concat(tables: list[Any], empty: Any) -> Any:
     return empty(**{name: np.concatenate([getattr(t, name) for t in tables]) for name in names})
 
 
+_IS_DEVICE_WORK = np.zeros(128, bool)
+_IS_DEVICE_WORK[[int(k) for k in DEVICE_WORK]] = True
+
+
 def is_device_work(kind: npt.NDArray[np.int8]) -> npt.NDArray[np.bool_]:
     """Rows of the four classes that make a device busy."""
-    return np.isin(kind, [int(k) for k in DEVICE_WORK])
+    found: npt.NDArray[np.bool_] = _IS_DEVICE_WORK[kind]
+    return found

@@ -335,7 +335,7 @@ class _Interpreter:
         """Pair async begin and end by (category, id); each id gets a lane of its own."""
         raw = self.raw
         starts, ends = (ord("b"), ord("S")), (ord("e"), ord("F"))
-        edges = np.flatnonzero(np.isin(raw.ph, [*starts, *ends]) & (raw.ts_ns != NO_TIME))
+        edges = np.flatnonzero(_phase_in(raw.ph, *starts, *ends) & (raw.ts_ns != NO_TIME))
         if len(edges) == 0:
             return _no_spans()
         edges = edges[np.argsort(raw.ts_ns[edges], kind="stable")]
@@ -514,7 +514,7 @@ class _Interpreter:
 
     def _instants(self) -> None:
         raw = self.raw
-        points = np.flatnonzero(np.isin(raw.ph, [ord("i"), ord("I"), ord("n")]) & (raw.ts_ns != NO_TIME))
+        points = np.flatnonzero(_phase_in(raw.ph, ord("i"), ord("I"), ord("n")) & (raw.ts_ns != NO_TIME))
         if len(points) == 0:
             return
         is_memory = raw.name[points] == raw.strings.find("[memory]")
@@ -596,6 +596,13 @@ class _Interpreter:
         if "viztracer_metadata" in meta:
             return "VizTracer"
         return "trace events"
+
+
+def _phase_in(ph: npt.NDArray[np.uint8], *letters: int) -> npt.NDArray[np.bool_]:
+    table = np.zeros(256, bool)
+    table[list(letters)] = True
+    found: npt.NDArray[np.bool_] = table[ph]
+    return found
 
 
 def _used(codes: npt.NDArray[np.int32], size: int) -> list[int]:
