@@ -37,16 +37,37 @@ it. The same data is read whole the next time."""
 _LOST_TASK = "run failed"
 _WINDOW = re.compile(r"^p\d{1,10}-\d{1,20}-w\d{1,9}$")
 _TORCH_NPU, _MINDSPORE = "torch_npu", "mindspore"
-_ANALYSE = {
-    _TORCH_NPU: "from torch_npu.profiler.profiler import analyse",
-    _MINDSPORE: "from mindspore.profiler.profiler import analyse",
-}
-_CODE = """
+_CODE = {
+    _TORCH_NPU: """
 import sys
-{load}
+from torch_npu.profiler.profiler import analyse
 for folder in sys.argv[1:]:
     analyse(folder)
-"""
+""",
+    # a recording of a CPU has no settings file, and is analysed by what MindSpore calls at the end of a run
+    _MINDSPORE: """
+import glob, os, sys
+from mindspore.profiler import ProfilerActivity
+from mindspore.profiler.common.log import ProfilerLogger
+from mindspore.profiler.common.profiler_context import ProfilerContext
+from mindspore.profiler.platform.cpu_profiler import CPUProfilerAnalysis
+from mindspore.profiler.profiler import analyse
+for folder in sys.argv[1:]:
+    if glob.glob(os.path.join(glob.escape(folder), "*", "profiler_info_*.json")):
+        analyse(folder)
+        continue
+    for recording in glob.glob(os.path.join(glob.escape(folder), "*_ascend_ms")):
+        if os.fork() == 0:
+            ProfilerLogger.init(recording)
+            context = ProfilerContext()
+            context.set_params(activities=[ProfilerActivity.CPU])
+            context.ascend_ms_dir = recording
+            CPUProfilerAnalysis.online_analyse()
+            sys.stdout.flush()
+            os._exit(0)
+        os.wait()
+""",
+}
 _NEXT = {
     _TORCH_NPU: "`torch_npu.profiler.profiler.analyse(FOLDER)`",
     _MINDSPORE: "`mindspore.profiler.profiler.analyse(FOLDER)`",
@@ -147,12 +168,11 @@ def _has_kernels(recording: str) -> bool:
 
 def _run(kind: str, raw: Path, windows: Sequence[Path]) -> list[str]:
     """Run the framework's analysis in a fresh interpreter; returns what it complained about."""
-    code = _CODE.format(load=_ANALYSE[kind])
     with open(raw / ANALYSIS_LOG, "ab") as log:
         begin = log.tell()
         try:
             child = subprocess.Popen(
-                [sys.executable, "-c", code, *(str(w.resolve()) for w in windows)],
+                [sys.executable, "-c", _CODE[kind], *(str(w.resolve()) for w in windows)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

@@ -104,6 +104,23 @@ class WindowController:
             if self.backend is not None:
                 self.backend = make(self.backend)
 
+    def take_over(self, backend: Backend) -> None:
+        """Use another backend from now on; a window that is open ends, unused if it is from before the first step."""
+        with self._lock:
+            if self.state == OPEN:
+                if self._provisional:
+                    self._discard()
+                else:
+                    self._close("another framework")
+            self.backend = backend
+            if self.state == NOTHING:
+                self.state = WAITING
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a window is being opened or closed just now."""
+        return self._busy
+
     def device_ready(self) -> None:
         """The script began to use its device, in the calling thread: a window of the whole run starts again."""
         backend = self.backend
@@ -276,6 +293,8 @@ class WindowController:
             self._others = max(self._others - 1, 0)
             if self._others == 0 and self._reopen and self.state == WAITING:
                 self._reopen = False
+                if self._steps and self.backend is not None and not self.backend.any_thread:
+                    return  # the next step opens it, in the thread that steps
                 self._open(provisional=self._steps == 0 and not self._whole())
 
     # -- forks -------------------------------------------------------------------------------------

@@ -325,6 +325,28 @@ def test_the_scripts_profiler_waits_for_the_thread_that_owns_our_window(world: W
     assert world.notes == []
 
 
+def test_a_bound_window_comes_back_with_the_next_step(world: World) -> None:
+    controller = bound(world)
+    world.now += S
+    controller.give_way()
+    controller.take_back()
+    assert controller.state == WAITING
+
+    world.step(controller)
+
+    assert controller.state == OPEN
+
+
+def test_a_window_of_another_framework_is_thrown_away_before_the_first_step(world: World) -> None:
+    controller = world.controller()
+    other = FakeBackend(world)
+    controller.take_over(other)
+    world.step(controller)
+
+    assert world.backend.calls == ["start", "stop", "discard"]
+    assert other.calls == ["start"]
+
+
 def test_a_device_that_comes_into_use_starts_a_whole_run_again(world: World) -> None:
     controller = world.controller(whole=True)
     world.backend.wants_device = lambda: True  # type: ignore[method-assign]
