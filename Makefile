@@ -1,5 +1,6 @@
 # make demo   set up .venv and run the sample under observation
 # make test   set up .venv and run the tests
+# make contract  fetch the torch_npu wheel (43 MB, never imported) and hold our expectations against it
 # make check  what CI runs: lint, types, generated pages, tests
 
 PYTHON ?= python3
@@ -10,7 +11,7 @@ TORCH := torch==2.13.0
 DEMO := demo-report
 READY := $(VENV)/.ready
 
-.PHONY: demo test check lint types docs docs-check bench clean
+.PHONY: demo test contract check lint types docs docs-check bench clean
 
 $(READY): pyproject.toml setup.py profiler/_core.c
 	$(PYTHON) -m venv $(VENV)
@@ -25,6 +26,10 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/python -m pytest
 
+contract: $(READY)
+	$(BIN)/python tests/support/wheels.py
+	$(BIN)/python -m pytest tests/contract
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -38,7 +43,7 @@ docs: $(READY)
 docs-check: $(READY)
 	$(BIN)/python docs/build.py --check
 
-check: lint types docs-check test
+check: lint types docs-check contract test
 
 clean:
 	rm -rf $(VENV) $(DEMO) build dist *.egg-info src/*.egg-info

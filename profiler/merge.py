@@ -174,7 +174,11 @@ class _Merge:
         try:
             return load(path)
         except InputError as error:
-            self.notes.add("window-error", "warning", f"an operator window could not be read: {error.seen}")
+            # without the path, which says nothing to whoever reads the report
+            then = f". {error.next_step}" if error.next_step else ""
+            self.notes.add(
+                "window-error", "warning", f"an operator window could not be read: {error.seen}{then}"
+            )
             return None
 
     def _add_part(self, process: RawProcess, part: Session, window: dict[str, Any]) -> None:
