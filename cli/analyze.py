@@ -28,6 +28,13 @@ from stallscope.profiler.errors import InputError, StallscopeError
     "--window", metavar="A..B", help="Only this part, from the start of the trace (10s..12.5s, 300ms..)."
 )
 @click.option("--steps", metavar="A..B", help="Only these steps (5..8, counted from 0, both included).")
+@click.option(
+    "--companion",
+    metavar="FILE",
+    type=click.Path(),
+    default=None,
+    help="A recording of the graph's capture, or of a run without graphs: names the kernels of graph replays.",
+)
 @click.option("--rank", type=int, default=None, help="Only this rank of a trace of many.")
 @click.pass_context
 def command(ctx: click.Context, /, paths: tuple[str, ...], **options: Any) -> None:
@@ -86,12 +93,16 @@ def _work(path: Path, outputs: Outputs, rules: Any, options: dict[str, Any]) -> 
     from stallscope.analyzers import analyze
     from stallscope.profiler.readers import load
 
-    with progress(2 + outputs.count) as stage:
+    with progress(2 + (options["companion"] is not None) + outputs.count) as stage:
         stage(f"read {path.name}")
         session = load(path)
         session = _part(session, options)
+        companion = None
+        if options["companion"] is not None:
+            stage(f"read {Path(options['companion']).name}")
+            companion = load(Path(options["companion"]))
         stage("analyse")
-        report = analyze(session, rules)
+        report = analyze(session, rules, companion)
         return session, report, outputs.write(session, report, stage)
 
 
