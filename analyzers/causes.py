@@ -12,7 +12,10 @@ import numpy.typing as npt
 from stallscope.analyzers.finding import Finding
 from stallscope.analyzers.idle import Cause, IdleAccount
 from stallscope.analyzers.losses import Loss, amount, evidence, joined, losses, per_step, widest
+from stallscope.analyzers.pricing import price, without_times
 from stallscope.analyzers.units import duration, share
+from stallscope.profiler import intervals
+from stallscope.profiler.intervals import IntervalSet
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run
@@ -49,14 +52,14 @@ def cause_findings(
     if not together:
         for loss, devices in widest(_losses(run, a, cause, rows, steady) for a in run.idle.values()):
             if loss.share >= min_share:
-                yield _finding(run, loss, devices, text, [])
+                yield _finding(run, cause, loss, devices, text, [])
         return
     by_device = [_losses(run, a, cause, rows, steady) for a in run.idle.values()]
     most = max(by_device, key=lambda found: sum(x.lost_ns for x in found), default=[])
     if most:
         whole = joined(most)
         if whole.share >= min_share:
-            yield _finding(run, whole, [whole.account.view.device], text, most)
+            yield _finding(run, cause, whole, [whole.account.view.device], text, most)
 
 
 def _losses(
@@ -71,7 +74,9 @@ def _losses(
     return losses(run, account, pieces.cause == cause, chosen, steady=steady)
 
 
-def _finding(run: Run, loss: Loss, devices: list[int], text: CauseText, places: list[Loss]) -> Finding:
+def _finding(
+    run: Run, cause: Cause, loss: Loss, devices: list[int], text: CauseText, places: list[Loss]
+) -> Finding:
     facts = per_step(run, loss.lost_ns, loss.by_phase) | {
         "gaps": len(loss.gaps),
         "longest_gap_ns": int(loss.gap_ns[0]),
@@ -79,14 +84,15 @@ def _finding(run: Run, loss: Loss, devices: list[int], text: CauseText, places: 
     }
     if len(places) > 1:
         facts["places"] = [{"place": x.place.text, "lost_ns": x.lost_ns} for x in places[:10]]
+    worth = price(run, loss.lost_ns, without_times(_times(run, loss, cause)))
     span = run.steady_span_ns(loss.account.view)
     others = ", ".join(f"{x.place.text} ({duration(x.lost_ns)})" for x in places[1:4])
     return Finding(
         code=text.code,
         name=text.name,
         title=f"The device idles {amount(loss.lost_ns, facts, loss.phase)} {text.while_(loss)}",
-        lost_ns=loss.lost_ns,
-        recoverable_ns=loss.lost_ns,
+        lost_ns=max(loss.lost_ns, worth.ns),
+        recoverable_ns=worth.ns,
         confidence="high" if loss.row >= 0 else "medium",
         phase=loss.phase,
         where=loss.place.where(),
@@ -96,8 +102,32 @@ def _finding(run: Run, loss: Loss, devices: list[int], text: CauseText, places: 
         ),
         advice=text.advice,
         evidence=evidence(run, loss, text.label),
-        facts=facts,
+        facts=facts | worth.facts(),
     )
+
+
+def _times(run: Run, loss: Loss, cause: Cause) -> dict[int, IntervalSet]:
+    """When each launching thread was in the cause, whether its device was idle meanwhile or not."""
+    account, causes, spans = loss.account, run.host_causes, run.timeline.spans
+    out = {}
+    for track in np.unique(account.track[loss.gaps]).tolist():
+        if cause in (Cause.GARBAGE_COLLECTION, Cause.COMPILE):
+            out[track] = causes.set_of("gc" if cause == Cause.GARBAGE_COLLECTION else "compile", track)
+        elif cause == Cause.CONTENTION:
+            out[track] = run.contention(track)
+        elif cause == Cause.ALLOCATOR:
+            rows = run.timeline.track_rows(track)
+            mine = rows.start + np.flatnonzero(causes.is_allocator[rows])
+            out[track] = intervals.union(spans.start_ns[mine], spans.end_ns[mine])
+        else:
+            pieces = account.pieces
+            mine = np.flatnonzero((pieces.cause == cause) & np.isin(pieces.gap, loss.gaps))
+            mine = mine[account.track[pieces.gap[mine]] == track]
+            rows_of = np.unique(pieces.row[mine][pieces.row[mine] >= 0])
+            # of the spans themselves only what lies between two steps is the scheduler's
+            whole = intervals.union(spans.start_ns[rows_of], spans.end_ns[rows_of])
+            out[track] = intervals.intersect(whole, run.between_steps) if run.steps else whole
+    return out
 
 
 def in_place(loss: Loss) -> str:

@@ -25,7 +25,15 @@ if TYPE_CHECKING:
 FUSIBLE = (Family.ELEMENTWISE, Family.COPY, Family.QUANTISE)
 """Families whose kernels compilers fuse with each other."""
 
-FUSIBLE_REDUCTIONS = ("aten::mean", "aten::sum", "aten::var", "aten::amax")
+FUSIBLE_REDUCTIONS = (
+    "aten::mean",
+    "aten::sum",
+    "aten::var",
+    "aten::amax",
+    "ReduceMean",
+    "ReduceSum",
+    "ReduceMax",
+)
 """Reductions over rows that compilers fuse with the elementwise work around them (a norm in pieces)."""
 
 LEAST_LENGTH = 3
@@ -178,8 +186,8 @@ def _read_inputs(run: Run, op_row: int) -> frozenset[int]:
     given = run.timeline.arguments(op_row)
     call = make_call(
         run.timeline.name(op_row),
-        given.get("Input Dims", given.get("Input dims")),
-        given.get("Input type"),
+        given.get("Input Dims", given.get("Input dims", given.get("Input Shapes"))),
+        given.get("Input type", given.get("Input Data Types")),
         strides=given.get("Input Strides"),
     )
     listed = [t for tensors in call.lists.values() for t in tensors]

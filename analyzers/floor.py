@@ -194,12 +194,12 @@ class Floor:
                 "measured_ns": f.measured_ns,
                 "device_ns": f.device_ns,
                 "floor_ns": f.floor_ns,
-                "times_floor": round(f.measured_ns / f.floor_ns, 2) if f.floor_ns else None,
+                "times_floor": round(f.measured_ns / f.floor_ns, 2) if f.speaks and f.floor_ns else None,
                 "modelled_share": round(f.modelled_share, 4),
                 "bounded_share": round(f.bounded_share, 4),
                 "named_share": round(f.named_share, 4),
-                "mfu": _rounded(f.mfu),
-                "mbu": _rounded(f.mbu),
+                "mfu": _rounded(f.mfu) if f.speaks else None,
+                "mbu": _rounded(f.mbu) if f.speaks else None,
                 "note": self._note(f),
             }
             for f in self.phases

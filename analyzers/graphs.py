@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from stallscope.analyzers.registry import NotAnalysable
 from stallscope.analyzers.replay import Change
 from stallscope.profiler import intervals
 from stallscope.profiler.kinds import Kind
@@ -92,9 +93,15 @@ class GraphUse:
     def as_graphs(self, uses: Sequence[StepUse], *, between_replays: bool = False) -> Change:
         """The change that makes each of these steps one graph launch; calls that wait stay as they are.
 
-        With `between_replays` only what lies from the first to the last replay of a step joins.
+        With `between_replays` only what lies from the first to the last replay of a step joins. Raises NotAnalysable
+        where another thread makes the launches than the one that decides on them (a task queue).
         """
         replay = self.run.replay
+        tracks = self.run.timeline.spans.track
+        if any((tracks[u.launches] != replay.main_track).any() for u in uses):
+            raise NotAnalysable(
+                "launches go through a task queue to another thread: what a graph saves cannot be priced"
+            )
         joins = {int(r) for r in replay.calls[replay.wait_op < 0]}
         groups = []
         for use in uses:

@@ -64,6 +64,8 @@ class Run:
         self.session = session
         self.companion = companion
         self.timeline: Timeline = session.timeline
+        self.priced_events = 0
+        """Events replayed so far to price findings (`pricing.BUDGET`)."""
         self._segments: dict[int, Segments] = {}
         self._blocks: dict[int, waits.WaitBlocks] = {}
         self._captures: dict[int, IntervalSet] = {}

@@ -12,6 +12,7 @@ from stallscope.analyzers.finding import Finding
 from stallscope.analyzers.idle import Cause, IdleAccount
 from stallscope.analyzers.losses import Loss, amount, evidence, losses, per_step, widest
 from stallscope.analyzers.places import Place
+from stallscope.analyzers.pricing import price, without_waits
 from stallscope.analyzers.units import duration, share
 from stallscope.analyzers.waits import WaitBlocks
 from stallscope.profiler import intervals
@@ -94,6 +95,9 @@ def _finding(run: Run, code: str, name: str, loss: Loss, devices: list[int], adv
         | wait_facts(run, loss)
         | {"call": call, "devices": devices}
     )
+    blocks = run.wait_blocks(int(run.timeline.spans.track[loss.row]))
+    same = np.flatnonzero(blocks.key == blocks.key[int(np.flatnonzero(blocks.row == loss.row)[0])])
+    worth = price(run, loss.lost_ns, without_waits(run, blocks, same))
     what = place.operator or call
     at = f" in {place.text}" if place.python else ""
     span = run.steady_span_ns(loss.account.view)
@@ -101,8 +105,8 @@ def _finding(run: Run, code: str, name: str, loss: Loss, devices: list[int], adv
         code=code,
         name=name,
         title=f"The device runs dry for {amount(loss.lost_ns, facts, loss.phase)} after the host waits for it: {what}{at}",
-        lost_ns=loss.lost_ns,
-        recoverable_ns=loss.lost_ns,
+        lost_ns=max(loss.lost_ns, worth.ns),
+        recoverable_ns=worth.ns,
         confidence="high" if place.python or place.operator else "medium",
         phase=loss.phase,
         where=place.where() if place.operator else Place(place.python, call, "").where(),
@@ -113,5 +117,5 @@ def _finding(run: Run, code: str, name: str, loss: Loss, devices: list[int], adv
         ),
         advice=advice,
         evidence=evidence(run, loss, "idle after the wait"),
-        facts=facts,
+        facts=facts | worth.facts(),
     )

@@ -20,7 +20,7 @@ from stallscope.analyzers.models.attribution import FAMILIES, Attribution, attri
 from stallscope.analyzers.models.call import Cost, StepTokens
 from stallscope.analyzers.models.family import Family
 from stallscope.analyzers.models.roofline import RooflinePoint, roofline
-from stallscope.profiler.kinds import Kind
+from stallscope.profiler.kinds import DEVICE_WORK, Kind
 from stallscope.profiler.notes import Note
 from stallscope.profiler.timeline import Int32, Int64, Timeline
 
@@ -367,12 +367,17 @@ def _own_calls(timeline: Timeline, found: Attribution) -> Calls:
 
     names, at = np.unique(timeline.spans.name[found.op_rows], return_inverse=True)
     name_code = np.array([code(timeline.strings[int(n)]) for n in names] or [0], np.int32)
+    # a kernel table tells the operator's type beside the kernel's long name
+    types, type_values = timeline.arg_values("Type", found.op_rows)
+    is_kernel = timeline.of_kind(*DEVICE_WORK)[found.op_rows]
+    type_code = np.array([code(str(v)) for v in type_values] or [0], np.int32)
     shape_code = np.full(len(found.op_rows), -1, np.int32)
     for key in ("Input Dims", "Input dims", "Input Shapes"):
         mine, values = timeline.arg_values(key, found.op_rows)
         known = np.array([code(shown_shapes(v)) for v in values] or [0], np.int32)
         shape_code = np.where(mine >= 0, known[mine], shape_code).astype(np.int32)
     operator = name_code[np.asarray(at).reshape(-1)] if len(found.op_rows) else np.zeros(0, np.int32)
+    operator = np.where(is_kernel & (types >= 0), type_code[types], operator).astype(np.int32)
     return Calls(
         texts, found.costs, operator, shape_code, found.cost_code, found.longest, found.duration_ns, found.op_rows,
         found.grouped_rows, found.starts,
@@ -450,10 +455,10 @@ def _merged(first: list[T], second: list[T]) -> tuple[list[T], Int32]:
     return out, np.array([*codes, -1], np.int32)
 
 
-def copies_over_the_link(timeline: Timeline, rows: Sequence[int] | npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Which device rows are copies from or to the host."""
-    kind = timeline.spans.kind[np.asarray(rows)]
-    host = timeline.match_names(
-        lambda n: "HtoD" in n or "DtoH" in n or "H2D" in n or "D2H" in n, timeline.of_kind(Kind.MEMCPY)
+def copies_within_device(timeline: Timeline, rows: Sequence[int] | npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Which device rows are kernels, or copies that are known to stay within device memory."""
+    at = np.asarray(rows)
+    inside = timeline.match_names(
+        lambda n: "DtoD" in n or "D2D" in n or "Device -> Device" in n, timeline.of_kind(Kind.MEMCPY)
     )
-    return np.asarray((kind == Kind.MEMCPY) & host[np.asarray(rows)], np.bool_)
+    return np.asarray((timeline.spans.kind[at] == Kind.KERNEL) | inside[at], np.bool_)

@@ -27,6 +27,7 @@ from stallscope.analyzers.finding import Evidence, Finding
 from stallscope.analyzers.idle import Cause, IdleAccount
 from stallscope.analyzers.losses import amount
 from stallscope.analyzers.places import Place
+from stallscope.analyzers.pricing import Price, price, without_waits
 from stallscope.analyzers.registry import limit
 from stallscope.analyzers.stalls import block_columns
 from stallscope.analyzers.units import duration, share, size
@@ -84,12 +85,9 @@ def _device(run: Run, account: IdleAccount, limits: Limits) -> Iterator[tuple[Fi
                 continue
             place = Place(run.places.name(int(blocks.frame[of_place[0]])),
                           run.places.name(int(blocks.operator[of_place[0]])), "")  # fmt: skip
-            yield (
-                _finding(
-                    run, account, place, copies[inside], exposed[inside], idle, int(blocks.row[of_place[0]])
-                ),
-                place,
-            )
+            row = int(blocks.row[of_place[0]])
+            worth = price(run, lost, without_waits(run, blocks, of_place))
+            yield _finding(run, account, place, copies[inside], exposed[inside], idle, row, worth), place
 
 
 def _block_of(run: Run, track: int, of_place: Rows, calls: Rows) -> Bool:
@@ -110,6 +108,7 @@ def _finding(
     exposed: Int64,
     idle: int,
     call: int,
+    worth: Price,
 ) -> Finding:
     spans = run.timeline.spans
     moved = int(np.maximum(run.timeline.arg_ints("bytes", 0)[copies], 0).sum())
@@ -129,8 +128,8 @@ def _finding(
         code=CODE,
         name="blocking-copy",
         title=f"Copies that block the host take {amount(lost, facts, phase)}{at}",
-        lost_ns=lost,
-        recoverable_ns=lost,
+        lost_ns=max(lost, worth.ns),
+        recoverable_ns=worth.ns,
         confidence="high" if place.python or place.operator else "medium",
         phase=phase,
         where=Place(place.python, place.operator or run.timeline.name(call), "").where(min(kinds_of)),
@@ -149,5 +148,5 @@ def _finding(
             )
             for r in longest.tolist()
         ),
-        facts=facts,
+        facts=facts | worth.facts(),
     )

@@ -27,7 +27,7 @@ from stallscope.analyzers.gain import saving
 from stallscope.analyzers.models.family import Family
 from stallscope.analyzers.registry import limit
 from stallscope.analyzers.units import duration, share
-from stallscope.analyzers.work import Group, copies_over_the_link
+from stallscope.analyzers.work import Group, copies_within_device
 from stallscope.profiler.timeline import Int64
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def check(run: Run, limits: Limits) -> Iterator[Finding]:
     taxed: dict[tuple[str, int], list[tuple[Group, Int64]]] = {}
     for group in run.work.groups:
         if group.family is Family.COPY and group.operator in kernelwords.CONVERSIONS:
-            rows = group.rows[~fused[group.rows] & ~copies_over_the_link(run.timeline, group.rows)]
+            rows = group.rows[~fused[group.rows] & copies_within_device(run.timeline, group.rows)]
             if len(rows):
                 taxed.setdefault((group.phase, group.device), []).append((group, rows))
     for (phase, _), parts in taxed.items():

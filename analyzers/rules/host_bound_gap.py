@@ -25,6 +25,7 @@ import numpy as np
 
 from stallscope.analyzers.finding import Finding
 from stallscope.analyzers.losses import Loss, amount, evidence, losses, per_step, widest
+from stallscope.analyzers.pricing import price, without_stalls
 from stallscope.analyzers.registry import limit
 from stallscope.analyzers.units import duration, share
 
@@ -71,13 +72,16 @@ def _finding(run: Run, loss: Loss, devices: list[int]) -> Finding:
         "median_gap_ns": int(np.median(loss.gap_ns)),
         "devices": devices,
     }
+    worth = price(
+        run, loss.lost_ns, without_stalls(run, loss, run.pace[loss.account.view.device].stall_places)
+    )
     span = run.steady_span_ns(loss.account.view)
     return Finding(
         code=CODE,
         name="host-bound-gap",
         title=f"The device idles {amount(loss.lost_ns, facts, loss.phase)} while the host is in {loss.place.text}",
-        lost_ns=loss.lost_ns,
-        recoverable_ns=loss.lost_ns,
+        lost_ns=max(loss.lost_ns, worth.ns),
+        recoverable_ns=worth.ns,
         confidence="high" if loss.place.python else "medium",
         phase=loss.phase,
         where=loss.place.where(),
@@ -87,7 +91,7 @@ def _finding(run: Run, loss: Loss, devices: list[int]) -> Finding:
         ),
         advice="Take this work off the launching thread's path, or do it while the device is busy.",
         evidence=evidence(run, loss, "idle"),
-        facts=facts,
+        facts=facts | worth.facts(),
     )
 
 

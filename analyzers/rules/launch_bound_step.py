@@ -27,7 +27,9 @@ from stallscope.analyzers.finding import Finding
 from stallscope.analyzers.idle import Cause, IdleAccount
 from stallscope.analyzers.losses import Loss, amount, evidence, losses, per_step
 from stallscope.analyzers.places import Place
+from stallscope.analyzers.pricing import as_graphs, price
 from stallscope.analyzers.registry import limit
+from stallscope.analyzers.replay import GRAPH_GAP_NS
 from stallscope.analyzers.units import duration, share
 from stallscope.profiler.kinds import Kind
 from stallscope.profiler.timeline import Bool
@@ -37,10 +39,6 @@ if TYPE_CHECKING:
 
 CODE = "LN401"
 NEEDS = {"host", "device", "launches", "trusted_host"}
-
-GRAPH_GAP_NS = 100
-"""What stays between two kernels of a replayed graph: the median is 1 ns in the MI300X traces of vLLM and FLUX,
-64 ns in the RTX 5080 trace."""
 
 GRAPH_START_NS = 14_000
 """From the launch call of a graph to its first kernel (14 us in the SGLang, 15 us in the FLUX trace on MI300X)."""
@@ -140,7 +138,8 @@ def _finding(
     launches, between, kernel = rates
     pieces = account.pieces
     replays = max(run.steady_steps(loss.phase) if loss.phase else 1, 1)
-    recoverable = max(loss.lost_ns - GRAPH_GAP_NS * len(loss.gaps) - GRAPH_START_NS * replays, 0)
+    bound = max(loss.lost_ns - GRAPH_GAP_NS * len(loss.gaps) - GRAPH_START_NS * replays, 0)
+    worth = price(run, bound, as_graphs(run, loss.phase))
     parts = {
         cause.key: int(pieces.dur_ns[mask & (pieces.activity == cause)].sum())
         for cause in (Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH_PATH, Cause.UNRECORDED, Cause.QUEUE_LATENCY)
@@ -167,7 +166,7 @@ def _finding(
             f"the device idles {amount(loss.lost_ns, facts, loss.phase)} waiting for single launches"
         ),
         lost_ns=loss.lost_ns,
-        recoverable_ns=recoverable,
+        recoverable_ns=min(bound, worth.ns),
         confidence="high" if loss.share >= 0.3 and between >= 2 * kernel else "medium",
         phase=loss.phase,
         where=place.where(),
@@ -178,7 +177,7 @@ def _finding(
         ),
         advice="Replay the step from a captured graph, compile it into fewer kernels, or batch more per step.",
         evidence=evidence(run, loss, "idle at launch pace"),
-        facts=facts,
+        facts=facts | worth.facts(),
     )
 
 

@@ -1,0 +1,132 @@
+"""What mending a host-side cause gives back: the recording is replayed without it (`replay.Replay`).
+
+Where the recording cannot be replayed closely enough, the idle time behind the cause itself is the bound. Each
+finding says in its facts which of the two it was.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stallscope.analyzers.gain import replayable
+from stallscope.analyzers.losses import Loss
+from stallscope.analyzers.replay import Change
+from stallscope.analyzers.waits import WaitBlocks
+from stallscope.profiler import intervals
+from stallscope.profiler.intervals import IntervalSet
+
+if TYPE_CHECKING:
+    from stallscope.analyzers.run import Run
+
+Rows = npt.NDArray[np.intp]
+
+BUDGET = 1_500_000
+"""Events replayed for prices in one analysis at most (a replay takes about three microseconds an event); what comes
+later, which is the cheaper findings of each rule, is bounded by idle time."""
+
+
+@dataclass(frozen=True)
+class Price:
+    """`ns` is the price, `by` how it was found ("replay" or "idle time"), `error` the replay's own error."""
+
+    ns: int
+    by: str
+    error: float = 0.0
+
+    def facts(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"priced_by": self.by}
+        if self.by == "replay":
+            found["replay_error"] = round(self.error, 4)
+        return found
+
+
+def price(run: Run, lost_ns: int, change: Change) -> Price:
+    """The time saved over the whole recording by a change; `lost_ns` where no replay can tell."""
+    events = len(run.whole.rows) + int(np.count_nonzero(run.is_launch))
+    if not change or run.priced_events + events > BUDGET or not replayable(run):
+        return Price(lost_ns, "idle time")
+    run.priced_events += events
+    return Price(run.replay.gain_ns(change), "replay", run.replay.model_error)
+
+
+def without_stalls(run: Run, loss: Loss, places: Rows) -> Change:
+    """The host work of stalls left out: from the thread's call before each gap's launch to that launch, as far as
+    the span behind the stall (`places`, one row per gap of the device) reaches."""
+    account, spans = loss.account, run.timeline.spans
+    cuts = []
+    for track in np.unique(account.track[loss.gaps]).tolist():
+        mine = loss.gaps[account.track[loss.gaps] == track]
+        until = account.host_end_ns[mine]
+        begin = _call_before(run, track, until)
+        row = np.maximum(places[mine], 0)
+        known = places[mine] >= 0
+        begin = np.where(known, np.maximum(begin, spans.start_ns[row]), begin)
+        until = np.where(known, np.minimum(until, spans.end_ns[row]), until)
+        cuts.append((track, intervals.union(begin, until), 0.0))
+    return Change(host_cuts=cuts)
+
+
+def _call_before(run: Run, track: int, until: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The end of the last launch or wait of a thread that began before each moment."""
+    rows = run.timeline.track_rows(track)
+    calls = rows.start + np.flatnonzero((run.is_launch | run.is_wait)[rows])
+    spans = run.timeline.spans
+    at = np.searchsorted(spans.start_ns[calls], until, side="left") - 1
+    ends = spans.end_ns[calls[np.maximum(at, 0)]] if len(calls) else until
+    return np.where(at >= 0, np.minimum(ends, until), np.iinfo(np.int64).min // 4)
+
+
+def without_times(tracks: dict[int, IntervalSet]) -> Change:
+    """Host time of threads left out."""
+    return Change(host_cuts=[(track, times, 0.0) for track, times in tracks.items() if len(times[0])])
+
+
+def without_waits(run: Run, blocks: WaitBlocks, chosen: Rows) -> Change:
+    """Some wait blocks gone: nothing waits, and operators that read back are not called at all."""
+    timeline, spans = run.timeline, run.timeline.spans
+    rows = timeline.track_rows(blocks.track)
+    waits = rows.start + np.flatnonzero(run.is_wait[rows])
+    inside = intervals.contains(
+        intervals.union(blocks.start_ns[chosen], blocks.end_ns[chosen] + 1), spans.start_ns[waits]
+    )
+    waits = waits[inside]
+    outer = np.unique(run.places.outer_operators(waits))
+    outer = outer[outer >= 0]
+    calls = rows.start + np.flatnonzero((run.is_launch | run.is_wait)[rows])
+    calls = calls[np.isin(run.places.outer_operators(calls), outer)]
+    launch = spans.launch_row[run.whole.rows]
+    gone = run.whole.rows[np.isin(launch, np.concatenate([waits, calls]))]
+    times = intervals.union(spans.start_ns[outer], spans.end_ns[outer])
+    return Change(
+        no_wait={int(r) for r in np.concatenate([waits, calls])},
+        op_factor={int(r): 0.0 for r in gone},
+        host_cuts=[(blocks.track, times, 0.0)] if len(outer) else [],
+    )
+
+
+def as_graphs(run: Run, phase: str) -> Change:
+    """The single launches of each step of a phase as one; without steps, of each stretch between two waits."""
+    spans = run.timeline.spans
+    launch = np.unique(spans.launch_row[run.whole.rows])
+    launch = launch[launch >= 0].astype(np.intp)
+    launch = launch[~run.is_graph_launch[launch] & ~run.is_wait[launch]]
+    launch = launch[np.argsort(spans.start_ns[launch], kind="stable")]
+    if phase:
+        step = run.step_of_row[launch]
+        phases = np.array([s.phase == phase for s in run.steps] + [False])
+        steady = run.is_steady(spans.start_ns[launch])
+        group = np.where(phases[step] & steady, step, -1)
+    else:
+        waits = np.sort(spans.start_ns[np.flatnonzero(run.is_wait)])
+        group = np.where(
+            run.is_steady(spans.start_ns[launch]), np.searchsorted(waits, spans.start_ns[launch]), -1
+        )
+    launch, group = launch[group >= 0], group[group >= 0]
+    _, label = np.unique(np.stack([group, spans.track[launch]]), axis=1, return_inverse=True)
+    label = np.asarray(label).reshape(-1)
+    groups = [launch[label == k] for k in range(int(label.max(initial=-1)) + 1)]
+    return Change(as_graph=[tuple(int(r) for r in g) for g in groups if len(g) > 1])
