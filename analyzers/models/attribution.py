@@ -250,6 +250,20 @@ def _operator_cost(name: str, given: list[Any], kernel: str, step: StepTokens | 
 
 
 def _kernel_cost(name: str, given: list[Any], step: StepTokens | None) -> Cost | None:
-    texts = [str(value) if value is not None else "" for value in given[1 + len(_KEYS) :]]
-    op_type, shapes, types, outputs, output_types = texts
-    return estimate_kernel_row(op_type or name, shapes, types, outputs, output_types, step=step)
+    op_type, shapes, types, outputs, output_types = given[1 + len(_KEYS) :]
+    called = str(op_type) if op_type else name
+    if isinstance(shapes, list) or isinstance(outputs, list):
+        return estimate(
+            called,
+            _listed(shapes),
+            _listed(types),
+            outputs=_listed(outputs),
+            output_dtypes=_listed(output_types),
+            step=step,
+        )
+    texts = [str(value) if value is not None else "" for value in (shapes, types, outputs, output_types)]
+    return estimate_kernel_row(called, *texts, step=step)
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

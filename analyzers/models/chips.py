@@ -336,10 +336,28 @@ def chip_of_device(device: Mapping[str, Any]) -> Chip | None:
     major, minor = whole("compute_major"), device.get("compute_minor")
     capability = (major, minor) if major is not None and isinstance(minor, int) else None
     name = device.get("name")
+    clock = whole("clock_mhz") or whole("aic_mhz")
+    if not name and device.get("vendor") == "Ascend":
+        return _ascend_by_clock(whole("cores"), clock)
     return find_chip(
         name if isinstance(name, str) else "",
         memory_bytes=whole("memory_bytes"),
         cores=whole("cores"),
         capability=capability,
-        clock_mhz=whole("clock_mhz"),
+        clock_mhz=clock,
     )
+
+
+def _ascend_by_clock(cores: int | None, clock_mhz: int | None) -> Chip | None:
+    """The Ascend chip with this number of AI cores at this clock, as recordings tell them without a name.
+
+    Cores and clock give the matrix rate by its formula. They also single out a row of the table, whose bandwidth is
+    then doubtful in two ways; chips that agree in it need not be told apart.
+    """
+    found = [
+        c for c in CHIPS if c.vendor == "Huawei" and cores and c.cores == cores and c.clock_mhz == clock_mhz
+    ]
+    if not found or len({c.bandwidth and c.bandwidth.value for c in found}) != 1:
+        return None
+    name = " or ".join(c.name for c in found) + ", by cores and clock"
+    return replace(_as_recorded(found[0], cores, clock_mhz), name=name)
