@@ -304,9 +304,11 @@ def _replays(work: Work) -> Iterator[tuple[int, Rows]]:
     launch = spans.launch_row[rows]
     replayed = (launch >= 0) & work.run.is_graph_launch[np.maximum(launch, 0)]
     rows, launch = rows[replayed], launch[replayed]
+    if len(rows) == 0:
+        return
     order = np.argsort(launch, kind="stable")
     rows, launch = rows[order], launch[order]
-    edges = np.flatnonzero(np.append(True, np.diff(launch) != 0)) if len(rows) else np.zeros(0, np.intp)
+    edges = np.flatnonzero(np.append(True, np.diff(launch) != 0))
     for start, stop in zip(edges.tolist(), [*edges[1:].tolist(), len(rows)], strict=True):
         yield int(launch[start]), rows[start:stop]
 
