@@ -293,7 +293,7 @@ def roofline_row(group: Group, chip: Chip | None) -> Row:
         "basis": cost.basis,
         "dtype": point.dtype,
         "chip": chip.name if chip is not None else "",
-        "peak_flops": point.peak_flops.value if point.peak_flops is not None else None,
+        "peak_flops_per_s": point.peak_flops.value if point.peak_flops is not None else None,
         "peak_bytes_per_s": point.peak_bytes.value if point.peak_bytes is not None else None,
         "floor_ns": group.floor_ns,
         "gain_ns": group.gain_ns if point.gain_ns is not None else None,

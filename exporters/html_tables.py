@@ -37,6 +37,8 @@ TABLE_TITLES = {
     "batches": "Batch sizes",
     "operators": "Operators",
     "roofline": "Roofline",
+    "floor": "Floor of each phase",
+    "families": "Device time by kind of work",
 }
 
 

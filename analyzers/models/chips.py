@@ -7,7 +7,8 @@ frameworks use them; `vector` is the FP32 rate of the ordinary cores. They hold 
 at its power limit runs slower, so 100 % is out of reach for long kernels.
 
 Confidence:
-- "data sheet": the vendor's data sheet or architecture paper states it (or states twice it, with sparsity);
+- "data sheet": the figure the vendor's data sheet or architecture paper is known for (or half of one with sparsity),
+  as remembered from that document, which is where to check it;
 - "derived": follows from stated figures (cores x clock x operations per cycle, or half of a two-die part);
 - "doubtful": sources differ, or only third parties state it.
 """
