@@ -91,7 +91,7 @@ def _finding(
         code=text.code,
         name=text.name,
         title=f"The device idles {amount(loss.lost_ns, facts, loss.phase)} {text.while_(loss)}",
-        lost_ns=max(loss.lost_ns, worth.ns),
+        lost_ns=loss.lost_ns,
         recoverable_ns=worth.ns,
         confidence="high" if loss.row >= 0 else "medium",
         phase=loss.phase,

@@ -19,6 +19,9 @@ from stallscope.profiler.timeline import Int32, Int64, Timeline
 
 Rows = npt.NDArray[np.intp]
 
+FEW_LAUNCHES = 8
+"""An operator that starts more kernels than this is a part of a model, not a call for a value."""
+
 SAMPLE_SUFFIX = ": Python samples"
 """What the name of a track with stack samples ends with."""
 
@@ -157,6 +160,42 @@ class Places:
             if not climbs.any():
                 return at
             at = np.where(climbs, up, at)
+
+    def calling_operators(self, rows: Rows) -> Rows:
+        """The operator that a program called and that did the work of each row: the outermost of the unbroken run of
+        operators around it that starts only a few kernels. What is around that (a step, a compiled region, a
+        function of the autograd engine, a module) is no operator a program calls for its value. -1 for none.
+        """
+        at = self.operators(rows)
+        at = np.where((at >= 0) & self._is_call[np.maximum(at, 0)], at, -1)
+        parent = self.timeline.spans.parent
+        while True:
+            up = np.where(at >= 0, parent[np.maximum(at, 0)], -1)
+            climbs = (up >= 0) & self._is_call[np.maximum(up, 0)]
+            if not climbs.any():
+                return at
+            at = np.where(climbs, up, at)
+
+    @cached_property
+    def _is_call(self) -> npt.NDArray[np.bool_]:
+        """Operators with a name space, which start few kernels. Shape (n,)."""
+        named = self.timeline.match_names(
+            lambda n: "::" in n and not n.startswith(("autograd::engine", "##")) and " " not in n
+        )
+        return np.asarray(self.is_operator & named & (self._launches_inside <= FEW_LAUNCHES), np.bool_)
+
+    @cached_property
+    def _launches_inside(self) -> Int64:
+        """How many kernel launches each host row holds, by correlation of work on the device. Shape (n,)."""
+        spans = self.timeline.spans
+        out = np.zeros(len(spans), np.int64)
+        at = np.unique(spans.launch_row[self.timeline.rows(Kind.KERNEL)])
+        at = at[at >= 0].astype(np.intp)
+        while len(at):
+            np.add.at(out, at, 1)
+            at = spans.parent[at].astype(np.intp)
+            at = at[at >= 0]
+        return out
 
     def annotations(self, rows: Rows) -> Rows:
         return self.nearest(rows, self.is_annotation)

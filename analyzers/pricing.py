@@ -29,6 +29,15 @@ BUDGET = 1_500_000
 later, which is the cheaper findings of each rule, is bounded by idle time."""
 
 
+AHEAD = 1.25
+"""A price may be above the idle time behind a cause by this factor at most: the host gets ahead by what the cause
+took while the device was busy, too, and later gaps shrink."""
+
+BELIEVED = 0.5
+"""Where a single device idled for a cause and the replay finds less than this share of that, the replay does not see
+the cause (a launch call that takes long itself, threads that wait for each other): the idle time is the bound."""
+
+
 @dataclass(frozen=True)
 class Price:
     """`ns` is the price, `by` how it was found ("replay" or "idle time"), `error` the replay's own error."""
@@ -46,11 +55,19 @@ class Price:
 
 def price(run: Run, lost_ns: int, change: Change) -> Price:
     """The time saved over the whole recording by a change; `lost_ns` where no replay can tell."""
+    tracks = {track for track, _, _ in change.host_cuts} | {
+        int(run.timeline.spans.track[row]) for row in change.no_wait
+    }
     events = len(run.whole.rows) + int(np.count_nonzero(run.is_launch))
     if not change or run.priced_events + events > BUDGET or not replayable(run):
         return Price(lost_ns, "idle time")
+    if tracks - {run.replay.main_track}:
+        return Price(lost_ns, "idle time")  # what a second thread waits for is not in the recording
     run.priced_events += events
-    return Price(run.replay.gain_ns(change), "replay", run.replay.model_error)
+    gain = min(run.replay.gain_ns(change), round(AHEAD * lost_ns))
+    if gain < BELIEVED * lost_ns and len(run.devices) == 1:
+        return Price(lost_ns, "idle time")
+    return Price(gain, "replay", run.replay.model_error)
 
 
 def without_stalls(run: Run, loss: Loss, places: Rows) -> Change:
@@ -61,7 +78,7 @@ def without_stalls(run: Run, loss: Loss, places: Rows) -> Change:
     for track in np.unique(account.track[loss.gaps]).tolist():
         mine = loss.gaps[account.track[loss.gaps] == track]
         until = account.host_end_ns[mine]
-        begin = _call_before(run, track, until)
+        begin = np.minimum(_call_before(run, track, until), account.view.gaps.start_ns[mine])
         row = np.maximum(places[mine], 0)
         known = places[mine] >= 0
         begin = np.where(known, np.maximum(begin, spans.start_ns[row]), begin)
@@ -94,10 +111,10 @@ def without_waits(run: Run, blocks: WaitBlocks, chosen: Rows) -> Change:
         intervals.union(blocks.start_ns[chosen], blocks.end_ns[chosen] + 1), spans.start_ns[waits]
     )
     waits = waits[inside]
-    outer = np.unique(run.places.outer_operators(waits))
+    outer = np.unique(run.places.calling_operators(waits))
     outer = outer[outer >= 0]
     calls = rows.start + np.flatnonzero((run.is_launch | run.is_wait)[rows])
-    calls = calls[np.isin(run.places.outer_operators(calls), outer)]
+    calls = calls[np.isin(run.places.calling_operators(calls), outer)]
     launch = spans.launch_row[run.whole.rows]
     gone = run.whole.rows[np.isin(launch, np.concatenate([waits, calls]))]
     times = intervals.union(spans.start_ns[outer], spans.end_ns[outer])

@@ -105,7 +105,7 @@ def _finding(run: Run, code: str, name: str, loss: Loss, devices: list[int], adv
         code=code,
         name=name,
         title=f"The device runs dry for {amount(loss.lost_ns, facts, loss.phase)} after the host waits for it: {what}{at}",
-        lost_ns=max(loss.lost_ns, worth.ns),
+        lost_ns=loss.lost_ns,
         recoverable_ns=worth.ns,
         confidence="high" if place.python or place.operator else "medium",
         phase=loss.phase,

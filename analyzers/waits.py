@@ -71,11 +71,11 @@ def wait_blocks(run: Run, track: int) -> WaitBlocks:
     rows = run.timeline.track_rows(track)
     waits = rows.start + np.flatnonzero(run.is_wait[rows])
     waits = waits[run.places.nearest(spans.parent[waits].astype(np.intp), run.is_wait) < 0]
-    around = run.places.outer_operators(waits)
+    around = run.places.calling_operators(waits)
     outer = np.where(around >= 0, around, waits)
     start, end = spans.start_ns[outer], np.maximum(spans.end_ns[outer], spans.end_ns[waits])
     launches = rows.start + np.flatnonzero((run.is_launch & ~run.is_copy_call)[rows])
-    launches = launches[~np.isin(run.places.outer_operators(launches), outer)]
+    launches = launches[~np.isin(run.places.calling_operators(launches), outer)]
     before = np.searchsorted(spans.start_ns[launches], start, side="left")
     first = np.ones(len(waits), bool)
     first[1:] = (before[1:] != before[:-1]) | (start[1:] - end[:-1] > TOGETHER_NS)
@@ -83,7 +83,7 @@ def wait_blocks(run: Run, track: int) -> WaitBlocks:
     block = np.cumsum(first) - 1
     length = _sums(spans.dur_ns[waits], block, len(at))
     row = _longest(waits, spans.dur_ns[waits], block, len(at))
-    operator, frame = run.places.outer_operators(row), run.places.user_frames(row)
+    operator, frame = run.places.calling_operators(row), run.places.user_frames(row)
     key, repeats = _keys(run, row, operator, frame)
     return WaitBlocks(
         track=track,

@@ -128,7 +128,7 @@ def _finding(
         code=CODE,
         name="blocking-copy",
         title=f"Copies that block the host take {amount(lost, facts, phase)}{at}",
-        lost_ns=max(lost, worth.ns),
+        lost_ns=lost,
         recoverable_ns=worth.ns,
         confidence="high" if place.python or place.operator else "medium",
         phase=phase,

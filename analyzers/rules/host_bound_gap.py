@@ -80,7 +80,7 @@ def _finding(run: Run, loss: Loss, devices: list[int]) -> Finding:
         code=CODE,
         name="host-bound-gap",
         title=f"The device idles {amount(loss.lost_ns, facts, loss.phase)} while the host is in {loss.place.text}",
-        lost_ns=max(loss.lost_ns, worth.ns),
+        lost_ns=loss.lost_ns,
         recoverable_ns=worth.ns,
         confidence="high" if loss.place.python else "medium",
         phase=loss.phase,

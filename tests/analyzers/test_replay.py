@@ -86,8 +86,8 @@ def test_many_launches_become_one_graph() -> None:
     )
     launches = tuple(int(c) for c in replay.calls)
 
-    # a 10..15, then b and c 1 us after one another
-    assert replay.gain_ns(Change(as_graph=[launches])) == 105_000 - 27_000
+    # a 10..15, then b and c 0.1 us after one another
+    assert replay.gain_ns(Change(as_graph=[launches])) == 105_000 - 25_200
 
 
 def test_work_of_another_stream_is_waited_for() -> None:
