@@ -17,6 +17,8 @@ import numpy.typing as npt
 
 from stallscope.analyzers.models.call import Cost, make_call
 from stallscope.analyzers.models.family import Family
+from stallscope.profiler import kernels
+from stallscope.profiler.step_pattern import stretch_hashes
 from stallscope.profiler.timeline import Int64
 
 if TYPE_CHECKING:
@@ -92,31 +94,32 @@ class Chain:
 
 def find_chains(run: Run) -> list[Chain]:
     """All chains outside of warm-up, the longest in sum first."""
-    found: dict[tuple[object, ...], list[Int64]] = {}
-    for rows in _candidates(run):
-        for chain in _split(run, rows):
-            found.setdefault(_key(run, chain), []).append(chain)
-    chains = [_chain(run, np.stack(same)) for same in found.values()]
-    return sorted(chains, key=lambda c: -c.total_ns)
-
-
-def _candidates(run: Run) -> list[Int64]:
-    """Runs of neighbouring fusible kernels on one stream, each of one call."""
     work, spans = run.work, run.timeline.spans
     rows = work.device_rows
-    rows = rows[np.lexsort((spans.start_ns[rows], spans.track[rows]))]
-    fits = _fusible_calls(run)[work.call_of_row[rows]] & (work.call_of_row[rows] >= 0)
-    edges = np.flatnonzero(
-        np.append(True, (fits[1:] != fits[:-1]) | (spans.track[rows][1:] != spans.track[rows][:-1]))
-        if len(rows)
-        else np.zeros(0, bool)
-    )
-    stops = np.append(edges[1:], len(rows))
-    return [
-        rows[a:b].astype(np.int64)
-        for a, b in zip(edges.tolist(), stops.tolist(), strict=True)
-        if fits[a] and b - a >= LEAST_LENGTH
+    rows = rows[np.lexsort((spans.start_ns[rows], spans.track[rows]))].astype(np.int64)
+    calls = work.call_of_row[rows].astype(np.int64)
+    fits = _fusible_calls(run)[calls] & (calls >= 0)
+    rows, calls, place = rows[fits], calls[fits], np.flatnonzero(fits)
+    if len(rows) < LEAST_LENGTH:
+        return []
+    linked = (np.diff(place) == 1) & (spans.track[rows][1:] == spans.track[rows][:-1])
+    linked &= _feeds(run, calls) & ~_siblings(run, calls)
+    start = np.flatnonzero(np.append(True, ~linked)).astype(np.int64)
+    stop = np.append(start[1:], len(rows)).astype(np.int64)
+    long = stop - start >= LEAST_LENGTH
+    start, stop = start[long], stop[long]
+    if len(start) == 0:
+        return []
+    kind = kernels.group(work.calls.cost[calls], work.calls.operator[calls])[0]
+    code, first = kernels.group(
+        stretch_hashes(kind, start, stop).view(np.int64), stop - start, work.device_of_row[rows[start]],
+        work.phase_of_row[rows[start]],
+    )  # fmt: skip
+    chains = [
+        _chain(run, rows[start[code == k][:, None] + np.arange(stop[f] - start[f])])
+        for k, f in enumerate(first.tolist())
     ]
+    return sorted(chains, key=lambda c: -c.total_ns)
 
 
 def _fusible_calls(run: Run) -> npt.NDArray[np.bool_]:
@@ -135,35 +138,26 @@ def _fusible_calls(run: Run) -> npt.NDArray[np.bool_]:
     return np.append(fits & (~reductions | named), False)
 
 
-def _split(run: Run, rows: Int64) -> list[Int64]:
-    """The parts of a run of fusible kernels in which each feeds the next."""
-    calls = run.work.call_of_row[rows]
-    linked = np.array([_feeds(run, int(a), int(b)) for a, b in itertools.pairwise(calls)], bool)
-    linked &= ~_siblings(run, calls)
-    edges = np.flatnonzero(np.append(True, ~linked))
-    stops = np.append(edges[1:], len(rows))
-    return [rows[a:b] for a, b in zip(edges.tolist(), stops.tolist(), strict=True) if b - a >= LEAST_LENGTH]
+def _feeds(run: Run, calls: Int64) -> npt.NDArray[np.bool_]:
+    """Whether each call writes as many bytes as an input of the next one has. Shape (k - 1,)."""
+    cost = run.work.calls.cost[calls]
+    pair, first = kernels.group(cost[:-1], cost[1:])
+    costs = run.work.calls.costs
+    told = [costs[int(cost[i])].bytes_written in input_bytes(run, int(calls[i + 1])) for i in first.tolist()]
+    return np.array(told, bool)[pair]
 
 
-def _siblings(run: Run, calls: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+def _siblings(run: Run, calls: Int64) -> npt.NDArray[np.bool_]:
     """Which neighbours are one operation on tensor after tensor, not one after the other. Shape (k - 1,).
 
     The same operator on the same shapes three times in a row (a loop over parameters), or a copy twice
     (query, key and value made contiguous).
     """
-    code = run.work.calls.cost[calls].astype(np.int64) << 32 | run.work.calls.operator[calls]
-    same = code[1:] == code[:-1]
-    copies = np.array([c.family is Family.COPY for c in run.work.calls.costs] + [False])[
-        run.work.calls.cost[calls]
-    ]
+    cost, operator = run.work.calls.cost[calls], run.work.calls.operator[calls]
+    same = (cost[1:] == cost[:-1]) & (operator[1:] == operator[:-1])
+    copies = np.array([c.family is Family.COPY for c in run.work.calls.costs] + [False])[cost]
     before, after = np.append(False, same[:-1]), np.append(same[1:], False)
     return np.asarray(same & (before | after | copies[1:]), np.bool_)
-
-
-def _feeds(run: Run, first: int, second: int) -> bool:
-    """Whether a call writes as many bytes as an input of the next one has."""
-    cost = _cost(run, first)
-    return cost is not None and cost.bytes_written in input_bytes(run, second)
 
 
 def _cost(run: Run, call: int) -> Cost | None:
@@ -172,37 +166,19 @@ def _cost(run: Run, call: int) -> Cost | None:
 
 
 def input_bytes(run: Run, call: int) -> frozenset[int]:
-    """Sizes in bytes of the tensors a call was given, looked up once per distinct cost."""
-    known: dict[int, frozenset[int]] = run.work.__dict__.setdefault("_input_bytes", {})
-    code = int(run.work.calls.cost[call])
-    if code not in known:
-        known[code] = _read_inputs(run, int(run.work.calls.op_row[call]))
-    return known[code]
-
-
-def _read_inputs(run: Run, op_row: int) -> frozenset[int]:
+    """Sizes in bytes of the tensors a call was given; none for a call of another recording."""
+    op_row = int(run.work.calls.op_row[call])
     if op_row < 0:
         return frozenset()
     given = run.timeline.arguments(op_row)
-    call = make_call(
+    made = make_call(
         run.timeline.name(op_row),
         given.get("Input Dims", given.get("Input dims", given.get("Input Shapes"))),
         given.get("Input type", given.get("Input Data Types")),
         strides=given.get("Input Strides"),
     )
-    listed = [t for tensors in call.lists.values() for t in tensors]
-    return frozenset(t.bytes for t in [*call.given, *listed] if t.bytes)
-
-
-def _key(run: Run, rows: Int64) -> tuple[object, ...]:
-    work = run.work
-    calls = work.call_of_row[rows]
-    return (
-        int(work.device_of_row[rows[0]]),
-        int(work.phase_of_row[rows[0]]),
-        tuple(work.calls.cost[calls].tolist()),
-        tuple(work.calls.operator[calls].tolist()),
-    )
+    listed = [t for tensors in made.lists.values() for t in tensors]
+    return frozenset(t.bytes for t in [*made.given, *listed] if t.bytes)
 
 
 def _chain(run: Run, rows: Int64) -> Chain:

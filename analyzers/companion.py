@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallscope.analyzers.models.attribution import call_costs, operator_rows
+from stallscope.profiler.kernels import group
 from stallscope.profiler.kinds import Kind, is_kernel_launch
 from stallscope.profiler.notes import Note
 from stallscope.profiler.session import Session
@@ -179,10 +180,10 @@ class Companion:
 
         run = Run(self.session)
         spans = self.timeline.spans
-        owner = operator_rows(self.timeline)
         launches = np.flatnonzero(
             self.timeline.match_names(is_kernel_launch, self.timeline.of_kind(Kind.RUNTIME))
         )
+        owner = operator_rows(self.timeline, launches)
         codes, values = self.timeline.arg_values("kernel", launches)
         units = []
         for track in run.host_tracks:
@@ -192,7 +193,7 @@ class Companion:
                 at = np.flatnonzero(mine)
                 names = tuple(str(values[c]) if c >= 0 else "" for c in codes[at].tolist())
                 if names and all(names):
-                    rows = owner[launches[at]].astype(np.int64)
+                    rows = owner[at].astype(np.int64)
                     units.append(
                         Unit(names, rows, np.zeros(len(at), np.int64), self._bucket(track, int(start)))
                     )
@@ -230,9 +231,9 @@ class Companion:
         first = np.flatnonzero(np.append(True, (np.diff(owners) != 0) | (np.diff(replay) != 0)))
         first = first if len(kernels) else np.zeros(0, np.intp)
         starts = np.append(first, len(kernels)).astype(np.int64)
-        pairs, inverse = np.unique(np.stack([owners[first], tokens[first]]), axis=1, return_inverse=True)
+        at, heads = group(owners[first], tokens[first].astype(np.int64))
+        pairs = np.stack([owners[first][heads], tokens[first][heads]])
         code, costs = call_costs(self.timeline, pairs[0], pairs[0], sums, pairs[1])
-        at = np.asarray(inverse).reshape(-1)
         texts, operator, shapes = _texts(self.timeline, pairs[0], shown_shapes)
         sums_ns = np.add.reduceat(duration[order], first) if len(first) else np.zeros(0, np.int64)
         return Calls(
@@ -267,7 +268,6 @@ class _Eager:
         wanted = np.array([self.timeline.strings.find(n) for n in names])
         if (wanted < 0).any() or len(wanted) < 2:
             return
-        owner = operator_rows(self.timeline)
         spans = self.timeline.spans
         for codes, rows in self.streams:
             start = np.flatnonzero(codes == wanted[0]).astype(np.int64)
@@ -280,8 +280,7 @@ class _Eager:
             here = stretch_hashes(both, np.array([len(codes)]), np.array([len(both)]))
             for at in start[there == here[0]].tolist():
                 mine = rows[at : at + len(wanted)]
-                launch = spans.launch_row[mine]
-                op_rows = np.where(launch >= 0, owner[launch], -1).astype(np.int64)
+                op_rows = operator_rows(self.timeline, spans.launch_row[mine]).astype(np.int64)
                 yield Unit(names, op_rows, spans.dur_ns[mine].astype(np.int64))
 
     @property

@@ -21,7 +21,7 @@ from stallscope.profiler.intervals import IntervalSet
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run
 
-MOST_EVENTS = 300_000
+MOST_EVENTS = 150_000
 """Longer recordings are not replayed: a replay takes some microseconds per event."""
 BUSY_ENOUGH = 0.8
 """Without a replay, kernel time counts only where the device is busy for at least this share of its span."""

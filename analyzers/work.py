@@ -20,6 +20,7 @@ from stallscope.analyzers.models.attribution import FAMILIES, Attribution, attri
 from stallscope.analyzers.models.call import Cost, StepTokens
 from stallscope.analyzers.models.family import Family
 from stallscope.analyzers.models.roofline import RooflinePoint, roofline
+from stallscope.profiler import kernels
 from stallscope.profiler.kinds import DEVICE_WORK, Kind
 from stallscope.profiler.notes import Note
 from stallscope.profiler.timeline import Int32, Int64, Timeline
@@ -209,18 +210,12 @@ class Work:
         steady = np.flatnonzero(self.run.is_steady(self._when(calls.longest)))
         if len(steady) == 0:
             return []
-        keys = np.stack(
-            [
-                calls.operator[steady], calls.cost[steady], spans.name[calls.longest[steady]],
-                self.device_of_row[calls.longest[steady]], self.phase_of_row[calls.longest[steady]],
-                np.where(calls.cost[steady] >= 0, -1, calls.shapes[steady]),
-            ]
+        longest = calls.longest[steady]
+        code, first = kernels.group(
+            calls.operator[steady], calls.cost[steady], spans.name[longest], self.device_of_row[longest],
+            self.phase_of_row[longest], np.where(calls.cost[steady] >= 0, -1, calls.shapes[steady]),
         )  # fmt: skip
-        _, first, inverse, count = np.unique(
-            keys, axis=1, return_index=True, return_inverse=True, return_counts=True
-        )
-        order = np.argsort(np.asarray(inverse).reshape(-1), kind="stable")
-        members = np.split(steady[order], np.cumsum(count)[:-1])
+        members = _members(steady, code)
         heads = steady[first]
         grids = grid_blocks(self.timeline, calls.longest[heads])
         return [
@@ -240,7 +235,6 @@ class Work:
                 cost, total // len(members), self.run.chips.get(device), kernel=kernel, blocks=blocks
             )
         text = calls.texts[int(calls.shapes[head])] if calls.shapes[head] >= 0 else ""
-        rows = [calls.rows[calls.starts[i] : calls.starts[i + 1]] for i in members.tolist()]
         return Group(
             operator=calls.texts[int(calls.operator[head])],
             kernel=kernel,
@@ -250,7 +244,7 @@ class Work:
             family=cost.family if cost is not None else FAMILIES[int(self.family_of_row[longest])],
             calls=len(members),
             total_ns=total,
-            rows=np.concatenate(rows),
+            rows=_ranges(calls.rows, calls.starts, members),
             cost=cost,
             point=point,
             blocks=blocks,
@@ -263,11 +257,9 @@ class Work:
         if len(rows) == 0:
             return []
         spans = self.timeline.spans
-        keys = np.stack([spans.name[rows], self.device_of_row[rows], self.phase_of_row[rows]])
-        _, inverse, count = np.unique(keys, axis=1, return_inverse=True, return_counts=True)
-        order = np.argsort(np.asarray(inverse).reshape(-1), kind="stable")
+        code, _ = kernels.group(spans.name[rows], self.device_of_row[rows], self.phase_of_row[rows])
         out = []
-        for mine in np.split(rows[order], np.cumsum(count)[:-1]):
+        for mine in _members(rows, code):
             head = int(mine[0])
             out.append(
                 Group(
@@ -318,6 +310,19 @@ class Work:
     def named_ns(self) -> int:
         """How much of it has a family, by its cost or by the kernel's own name."""
         return sum(g.total_ns for g in self.groups if g.family is not Family.OTHER)
+
+
+def _members(values: Rows, code: Int32) -> list[Rows]:
+    """The values of each group, in order; `code` numbers the groups from 0."""
+    order = np.argsort(code, kind="stable")
+    return np.split(values[order], np.cumsum(np.bincount(code))[:-1])
+
+
+def _ranges(rows: Int64, starts: Int64, members: Rows) -> Int64:
+    """`rows[starts[i]:starts[i + 1]]` of all members, one after the other."""
+    first, count = starts[members], starts[members + 1] - starts[members]
+    at = np.arange(int(count.sum())) - np.repeat(np.cumsum(count) - count, count) + np.repeat(first, count)
+    return np.asarray(rows[at], np.int64)
 
 
 def step_tokens(facts: dict[str, Any]) -> StepTokens | None:

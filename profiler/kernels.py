@@ -133,6 +133,10 @@ def join(left: Int64, right: Int64, none: int = NO_ID) -> Int32:
     return out
 
 
+MOST_COLUMNS = 8
+"""Columns the compiled `group` takes at once."""
+
+
 def group(*columns: npt.NDArray[Any]) -> tuple[Int32, Int32]:
     """A number per row of equal values in all columns, shape (n,), and the first row of each, shape (groups,).
 
@@ -140,6 +144,8 @@ def group(*columns: npt.NDArray[Any]) -> tuple[Int32, Int32]:
     """
     if core is None:
         return kernels_py.group(*columns)
+    if len(columns) > MOST_COLUMNS:
+        return group(group(*columns[:MOST_COLUMNS])[0], *columns[MOST_COLUMNS:])
     n = len(columns[0])
     code, first = np.empty(n, np.int32), np.empty(n, np.int32)
     count = core.group(*map(_i8, columns), code, first)

@@ -193,7 +193,8 @@ def _cycles(timeline: Timeline, rows: Rows, told: _Told) -> list[Step]:
         for a, b in zip(first.tolist(), last.tolist(), strict=True):
             if 1 not in order[a : b + 1]:
                 continue
-            start, end = int(spans.start_ns[mine[a]]), int(spans.end_ns[mine[b]])
+            start = int(spans.start_ns[mine[a]])
+            end = int(spans.start_ns[mine[b]] + spans.dur_ns[mine[b]])
             steps.append(
                 Step("engine step", "other", start, end - start, -1, "medium", track, {"source": "scopes"})
             )
@@ -205,16 +206,14 @@ def _loops(timeline: Timeline, rows: Rows, told: _Told, inside: list[Step]) -> l
     if len(rows) == 0:
         return []
     passes = _passes(timeline)
+    pass_starts = np.array([p.start_ns for p in passes], np.int64)
     steps: list[Step] = []
     untold: list[Step] = []
-    # the shortest first: a loop around another one that told something is not needed
-    for row in rows[np.argsort(timeline.spans.dur_ns[rows], kind="stable")].tolist():
-        if _holds_any(timeline, row, inside + steps + untold):
-            continue
+    for row in _innermost(timeline, rows, inside).tolist():
         name = told.of(row)
         whole = _step(timeline, row, name.phase, name.confidence, _facts(timeline, row, told, "loop"))
-        within = [p for p in passes if whole.start_ns <= p.start_ns < whole.end_ns]
-        parts = _repeated_passes(within, name.phase)
+        first, last = np.searchsorted(pass_starts, [whole.start_ns, whole.end_ns])
+        parts = _repeated_passes(passes[int(first) : int(last)], name.phase)
         if parts:
             steps.extend(parts)
         elif name.phase:
@@ -224,10 +223,18 @@ def _loops(timeline: Timeline, rows: Rows, told: _Told, inside: list[Step]) -> l
     return steps + _with_evidence(timeline, untold)
 
 
-def _holds_any(timeline: Timeline, row: int, steps: list[Step]) -> bool:
-    start, end = int(timeline.spans.start_ns[row]), int(timeline.spans.end_ns[row])
-    track = int(timeline.spans.track[row])
-    return any(s.track == track and start <= s.start_ns < end for s in steps)
+def _innermost(timeline: Timeline, rows: Rows, inside: list[Step]) -> Rows:
+    """The rows in which neither another of them nor a step begins, by thread and start."""
+    spans = timeline.spans
+    rows = rows[np.lexsort((-spans.dur_ns[rows], spans.start_ns[rows], spans.track[rows]))]
+    start, track = spans.start_ns[rows], spans.track[rows]
+    end = start + spans.dur_ns[rows]
+    holds = np.append((track[1:] == track[:-1]) & (start[1:] < end[:-1]), False)
+    for number in np.unique(track).tolist():
+        mine = track == number
+        begins = np.array(sorted(s.start_ns for s in inside if s.track == number), np.int64)
+        holds[mine] |= np.searchsorted(begins, end[mine]) > np.searchsorted(begins, start[mine])
+    return np.asarray(rows[~holds], np.intp)
 
 
 # -- passes of a module ----------------------------------------------------------------------------
@@ -380,7 +387,7 @@ def _pattern_steps(
     graph = timeline.match_names(is_graph_launch)[by]
     at = pattern.starts[:, None] + np.arange(pattern.length)
     start = spans.start_ns[by][at].min(axis=1)
-    end = spans.end_ns[by][at].max(axis=1)
+    end = (spans.start_ns[by] + spans.dur_ns[by])[at].max(axis=1)
     # a replayed graph's launch call is over before its kernels run; steps of one thread do not overlap
     end[:-1] = np.minimum(end[:-1], start[1:])
     facts: dict[str, Any] = {"source": "repetition", "kernels": pattern.length}
@@ -433,25 +440,36 @@ def step_of_device_rows(timeline: Timeline, steps: list[Step]) -> npt.NDArray[np
     if not steps:
         return out
     work = timeline.of_kind(*DEVICE_WORK)
-    linked = work & (spans.launch_row >= 0)
-    by = np.where(linked, spans.launch_row, np.arange(len(spans)))
-    track, when = spans.track[by], spans.start_ns[by]
-    process = np.unique([f"{t.rank}/{t.process}" for t in timeline.tracks] or ["-"], return_inverse=True)[
-        1
-    ].reshape(-1)
-    rank = np.array([t.rank for t in timeline.tracks] or [-1])
-    for number in _tracks_by_steps(steps):
+    # device work asks by its launch, and one track is a slice of rows: no column is looked up for all rows
+    launched = np.flatnonzero(work & (spans.launch_row >= 0))
+    by = spans.launch_row[launched]
+    texts = [f"{t.rank}/{t.process}" for t in timeline.tracks]
+    tracks = _tracks_by_steps(steps)
+    for number in tracks:
         mine = [i for i, s in enumerate(steps) if s.track == number]
-        if steps[mine[0]].facts.get("clock") == "device":
-            asks = work & ((rank[spans.track] == rank[number]) if number >= 0 else True)
-            _assign(out, asks, spans.start_ns, steps, mine)
+        clock = steps[mine[0]].facts.get("clock")
+        asking = [
+            k
+            for k, track in enumerate(timeline.tracks)
+            if number < 0
+            or (
+                track.rank == timeline.tracks[number].rank if clock == "device" else texts[k] == texts[number]
+            )
+        ]
+        if clock == "device":
+            for k in asking:
+                rows = timeline.track_rows(k)
+                _assign(out[rows], work[rows], spans.start_ns[rows], steps, mine)
             continue
-        known = 0 <= number < len(process)
-        own = {s.track for s in steps if s.track != number}
-        asks = (~work | linked) & ~np.isin(track, list(own))
-        if known:
-            asks &= process[track] == process[number]
-        _assign(out, asks, when, steps, mine)
+        asking = [k for k in asking if k == number or k not in tracks]
+        for k in asking:
+            rows = timeline.track_rows(k)
+            _assign(out[rows], ~work[rows], spans.start_ns[rows], steps, mine)
+        allowed = np.zeros(len(timeline.tracks) + 1, bool)
+        allowed[asking] = True
+        found = out[launched]
+        _assign(found, allowed[spans.track[by]], spans.start_ns[by], steps, mine)
+        out[launched] = found
     return out
 
 

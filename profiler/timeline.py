@@ -200,10 +200,24 @@ class ArgStore:
         has = found >= 0
         if not has.any():
             return out, []
-        packed = np.stack([self.tag[found[has]].astype(np.int64), self.value[found[has]]])
-        distinct, inverse = np.unique(packed, axis=1, return_inverse=True)
-        out[has] = np.asarray(inverse).reshape(-1)
-        return out, [self._decode(int(t), int(v)) for t, v in distinct.T]
+        code, values = self._distinct(found[has])
+        out[has] = code
+        return out, values
+
+    def has(self, key: str, events: int) -> Bool:
+        """Whether each source event has an argument, shape (events,); decodes nothing."""
+        out = np.zeros(events, bool)
+        out[self.event[self._entries(key)]] = True
+        return out
+
+    def _distinct(self, at: npt.NDArray[np.intp]) -> tuple[Int32, list[Any]]:
+        """A code per entry, shape of `at`, and the distinct decoded values."""
+        # late: the compiled core is not needed to hold a timeline
+        from stallscope.profiler.kernels import group
+
+        tag, value = self.tag[at].astype(np.int64), self.value[at]
+        code, first = group(tag, value)
+        return code, [self._decode(int(tag[i]), int(value[i])) for i in first]
 
     def codes(self, key: str, events: int) -> tuple[Int32, list[Any]]:
         """Distinct values of a key: a code per source event (-1 none) and the decoded values.
@@ -214,10 +228,9 @@ class ArgStore:
         at = self._entries(key)
         if len(at) == 0:
             return out, []
-        packed = np.stack([self.tag[at].astype(np.int64), self.value[at]])
-        distinct, inverse = np.unique(packed, axis=1, return_inverse=True)
-        out[self.event[at]] = np.asarray(inverse).reshape(-1)
-        return out, [self._decode(int(t), int(v)) for t, v in distinct.T]
+        code, values = self._distinct(at)
+        out[self.event[at]] = code
+        return out, values
 
     def __len__(self) -> int:
         return len(self.event)
@@ -442,6 +455,10 @@ class Timeline:
         """A code per row (-1 none), shape (n,), and the distinct decoded values."""
         codes, values = self.args.codes(key, self._sources())
         return codes[self.spans.source], values
+
+    def has_arg(self, key: str) -> Bool:
+        """Whether each row has an argument, shape (n,); decodes nothing."""
+        return self.args.has(key, self._sources())[self.spans.source]
 
     def arg_values(self, key: str, rows: npt.NDArray[Any]) -> tuple[Int32, list[Any]]:
         """A code per given row (-1 none), shape (k,), and the distinct decoded values among them."""

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from stallscope.analyzers.models.call import Cost, StepTokens
 from stallscope.analyzers.models.cost import estimate, estimate_kernel_row
 from stallscope.analyzers.models.family import Family, kernel_family
+from stallscope.profiler.kernels import group
 from stallscope.profiler.kinds import Kind, is_graph_launch
 from stallscope.profiler.timeline import Int32, Int64, Timeline
 
@@ -95,23 +96,17 @@ class Attribution:
         return {FAMILIES[i]: int(sums[i]) for i in np.argsort(-sums, kind="stable") if sums[i]}
 
 
-def operator_rows(timeline: Timeline) -> Int32:
-    """Per row, the innermost operator with shapes at or above it, -1 for none. Shape (n,)."""
-    spans = timeline.spans
+def operator_rows(timeline: Timeline, rows: npt.NDArray[Any]) -> Int32:
+    """The innermost operator with shapes at or above each of some rows, -1 for none. Shape of `rows`."""
+    parent = timeline.spans.parent
     with_shapes = np.zeros(len(timeline), dtype=bool)
     for key in _SHAPES:
-        with_shapes |= timeline.arg_codes(key)[0] >= 0
-    qualifies = with_shapes & (spans.kind == Kind.OPERATOR)
-    owner = np.where(qualifies, np.arange(len(timeline)), -1).astype(np.int32)
-    if not len(timeline):
-        return owner
-    order = np.argsort(spans.depth, kind="stable")
-    edges = np.searchsorted(spans.depth[order], np.arange(int(spans.depth.max()) + 2))
-    for depth in range(1, len(edges) - 1):
-        rows = order[edges[depth] : edges[depth + 1]]
-        rows = rows[(owner[rows] < 0) & (spans.parent[rows] >= 0)]
-        owner[rows] = owner[spans.parent[rows]]
-    return owner
+        with_shapes |= timeline.has_arg(key)
+    with_shapes &= timeline.of_kind(Kind.OPERATOR)
+    at = np.asarray(rows, np.int64).copy()
+    while (open_ := np.flatnonzero((at >= 0) & ~with_shapes[np.maximum(at, 0)])).size:
+        at[open_] = parent[at[open_]]
+    return at.astype(np.int32)
 
 
 def attribute(
@@ -125,7 +120,7 @@ def attribute(
     spans = timeline.spans
     device = timeline.device_work()
     owner = _owners(timeline, device)
-    own_shapes = timeline.arg_codes("Input Shapes")[0][device] >= 0
+    own_shapes = timeline.has_arg("Input Shapes")[device]
     by = np.where((owner < 0) & own_shapes, device, owner).astype(np.int64)
     at = np.flatnonzero(by >= 0)
     # by call, then by duration, so that the last of each group is its longest
@@ -158,7 +153,7 @@ def launch_costs(
     into the costs per launch or -1, and the costs. A cost is that of the whole operator call, which may
     stand behind several launches. `steps` and `step_of` as in `attribute`.
     """
-    owner = operator_rows(timeline)[launches]
+    owner = operator_rows(timeline, launches)
     op_rows, inverse = np.unique(owner, return_inverse=True)
     known = op_rows >= 0
     if step_of is None:
@@ -176,7 +171,7 @@ def _owners(timeline: Timeline, device: npt.NDArray[np.intp]) -> Int32:
     linked = launch >= 0
     linked[linked] = ~replays[launch[linked]]
     owner = np.full(len(device), -1, dtype=np.int32)
-    owner[linked] = operator_rows(timeline)[launch[linked]]
+    owner[linked] = operator_rows(timeline, launch[linked])
     return owner
 
 
@@ -215,8 +210,8 @@ def call_costs(
         step,
         *(codes for codes, _ in columns),
     ]
-    packed = np.stack([np.asarray(part, np.int64) for part in parts], axis=1)
-    calls, inverse = np.unique(packed, axis=0, return_inverse=True)
+    inverse, first = group(*(np.asarray(part, np.int64) for part in parts))
+    calls = np.stack([np.asarray(part, np.int64)[first] for part in parts], axis=1)
     costs: list[Cost] = []
     code_of = np.full(len(calls), -1, np.int32)
     same: dict[tuple[int, ...], int] = {}
@@ -241,7 +236,7 @@ def call_costs(
             if cost.family is not Family.ATTENTION:
                 # the tokens of a step matter to attention alone
                 same[key] = int(code_of[i])
-    return code_of[inverse.reshape(-1)].astype(np.int32), costs
+    return code_of[inverse].astype(np.int32), costs
 
 
 def _operator_cost(name: str, given: list[Any], kernel: str, step: StepTokens | None) -> Cost | None:
