@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from stallscope.analyzers.finding import Where
 from stallscope.analyzers.frames import is_user_file, is_user_frame, is_waiting_frame, short_place
+from stallscope.analyzers.hostwords import is_garbage_collection
 from stallscope.profiler.activity import Segments, flatten
 from stallscope.profiler.kinds import Kind
 from stallscope.profiler.timeline import Int32, Int64, Timeline
@@ -74,7 +75,7 @@ class Places:
     def is_user(self) -> npt.NDArray[np.bool_]:
         """Python rows of the user's code, shape (n,)."""
         codes, files = self.timeline.arg_codes("file")
-        named = self.timeline.match_names(is_user_frame)
+        named = self.timeline.match_names(lambda n: is_user_frame(n) and not is_garbage_collection(n))
         told = np.array([is_user_file(str(f)) for f in files] + [False], bool)
         return np.asarray(self.is_python & np.where(codes >= 0, told[codes], named), np.bool_)
 

@@ -314,7 +314,19 @@ class Run:
         return np.full(len(self.timeline), -1, np.int32)
 
     def captures(self, track: int) -> IntervalSet:
-        """When a thread recorded launches into a graph instead of running them."""
+        """When a thread recorded launches into a graph instead of running them.
+
+        A thread that empties a task queue captures while the thread that fills it does.
+        """
+        tracks = self.timeline.tracks
+        rows = self.timeline.track_rows(track)
+        if not self.timeline.of_kind(Kind.QUEUE)[rows].any():
+            return self._own_captures(track)
+        same = [t for t in self.host_tracks if tracks[t].process == tracks[track].process]
+        sets = [self._own_captures(t) for t in same]
+        return intervals.union(np.concatenate([s[0] for s in sets]), np.concatenate([s[1] for s in sets]))
+
+    def _own_captures(self, track: int) -> IntervalSet:
         if track not in self._captures:
             spans = self.timeline.spans
             rows = self.timeline.track_rows(track)

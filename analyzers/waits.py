@@ -29,7 +29,7 @@ TOGETHER_NS = 100_000
 """Waits further apart are not one block: there is more than light Python between them."""
 
 COPY_NS = 20_000
-"""A block whose copies take the device at least this long is a blocking copy; else it reads a value back."""
+"""A block with a copy that takes the device at least this long is a blocking copy; else it reads a value back."""
 
 Rows = npt.NDArray[np.intp]
 
@@ -40,7 +40,7 @@ class WaitBlocks:
 
     `wait_ns` is the time spent waiting (the block itself begins with its first operator), `row` the longest wait, `operator` the row of the operator
     around it or -1, `frame` the row of the user frame or -1, `copy_ns` what its copies took on the
-    device, `key` a number per place, `repeats` how often that place waits, `once_a_step` whether the
+    device, `longest_copy_ns` the longest call's, `key` a number per place, `repeats` how often that place waits, `once_a_step` whether the
     place is an operator that waits once per step.
     """
 
@@ -52,6 +52,7 @@ class WaitBlocks:
     operator: Rows
     frame: Rows
     copy_ns: Int64
+    longest_copy_ns: Int64
     copy_bytes: Int64
     key: Int64
     repeats: Int64
@@ -62,7 +63,7 @@ class WaitBlocks:
 
     @property
     def is_copy(self) -> Bool:
-        return self.copy_ns >= COPY_NS
+        return self.longest_copy_ns >= COPY_NS
 
 
 def wait_blocks(run: Run, track: int) -> WaitBlocks:
@@ -94,6 +95,7 @@ def wait_blocks(run: Run, track: int) -> WaitBlocks:
         operator=operator,
         frame=frame,
         copy_ns=_sums(run.copy_device_ns[waits], block, len(at)),
+        longest_copy_ns=_most(run.copy_device_ns[waits], block, len(at)),
         copy_bytes=_sums(np.maximum(run.copy_bytes[waits], 0), block, len(at)),
         key=key,
         repeats=repeats,
@@ -104,6 +106,12 @@ def wait_blocks(run: Run, track: int) -> WaitBlocks:
 def _sums(values: Int64, group: npt.NDArray[np.intp], groups: int) -> Int64:
     out = np.zeros(groups, np.int64)
     np.add.at(out, group, values)
+    return out
+
+
+def _most(values: Int64, group: npt.NDArray[np.intp], groups: int) -> Int64:
+    out = np.zeros(groups, np.int64)
+    np.maximum.at(out, group, values)
     return out
 
 

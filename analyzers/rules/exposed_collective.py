@@ -16,6 +16,7 @@ fused all-reduce kernels for small messages, quantise what is sent, or use fewer
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -34,6 +35,9 @@ from stallscope.profiler.timeline import Int64
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run
+
+_NUMBERED = re.compile(r"__\d+(?:_\d+)*$")
+"""What HCCL appends to each call's name: group, index, and so on."""
 
 CODE = "CC601"
 NEEDS = {"device", "trusted_device"}
@@ -70,8 +74,10 @@ def _device(run: Run, view: DeviceView, limits: Limits) -> Iterator[Finding]:
     rows = view.rows[view.kind == Kind.COLLECTIVE]
     rows = rows[run.is_steady(spans.start_ns[rows])]
     exposed = intervals.covered(view.exposed_collective, spans.start_ns[rows], spans.end_ns[rows])
-    for code in np.unique(spans.name[rows]).tolist():
-        mine = spans.name[rows] == code
+    names = spans.name[rows]
+    kinds = {int(c): _NUMBERED.sub("", run.timeline.strings[int(c)]) for c in np.unique(names)}
+    for kind in sorted(set(kinds.values())):
+        mine = np.isin(names, [c for c, k in kinds.items() if k == kind])
         if int(exposed[mine].sum()) >= limits.min_share * run.steady_span_ns(view):
             yield _finding(run, view, rows[mine], exposed[mine], limits)
 
@@ -83,7 +89,7 @@ def _finding(
     lost = int(exposed.sum())
     waited = int(np.minimum(_waiting(run, rows), exposed).sum())
     late = waited >= limits.wait_ratio * lost
-    name = run.timeline.name(int(rows[0]))
+    name = _NUMBERED.sub("", run.timeline.name(int(rows[0])))
     phases = run.phase_at(spans.start_ns[np.maximum(spans.launch_row[rows], 0)])
     phase = max(set(phases), key=phases.count) if phases else ""
     steps = run.steady_steps(phase) if phase else 0
