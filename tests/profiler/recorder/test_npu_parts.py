@@ -251,9 +251,7 @@ def test_an_analysis_that_hangs_is_ended_with_its_workers(
 ) -> None:
     window(tmp_path, 1)
     monkeypatch.setattr(offline, "LIMIT_S", 1.0)
-    monkeypatch.setitem(
-        offline._CODE, "torch_npu", "import time, os\nos.fork()\ntime.sleep(600)"
-    )
+    monkeypatch.setitem(offline._CODE, "torch_npu", "import time, os\nos.fork()\ntime.sleep(600)")
     assert "longer than 1 s" in offline.analyse(tmp_path).notes[0][2]
 
 
