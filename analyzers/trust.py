@@ -167,16 +167,38 @@ class Trust:
 
     def _capture(self) -> Check:
         captured = len(self._captured_launches)
-        if not captured:
+        took = self._capture_share()
+        if not captured and not took:
             return Check("capture", "ok", 0.0, "no graph was captured")
         # one replay runs what many captured launches were, so device events and not launches are the measure
-        value = captured / (captured + len(self.run.whole.rows))
+        value = captured / max(captured + len(self.run.whole.rows), 1)
         text = (
             f"{captured} of {captured + self._launches} launches were captured into a graph and did not run"
         )
-        if value >= MAJORITY:
-            return Check("capture", "bad", value, f"this is the recording of a graph capture: {text}", DEVICE)
-        return Check("capture", "note", value, text, count=captured)
+        if not captured:
+            text = f"graphs were captured in {share(round(1000 * took), 1000)} of the device's span"
+        if max(value, took) >= MAJORITY:
+            return Check(
+                "capture",
+                "bad",
+                max(value, took),
+                f"this is the recording of a graph capture: {text}",
+                DEVICE,
+            )
+        return Check("capture", "note", max(value, took), text, count=max(captured, 1))
+
+    def _capture_share(self) -> float:
+        """Share of the device's span in which a thread was capturing."""
+        view = self.run.whole
+        if not view.span_ns:
+            return 0.0
+        sets = [self.run.captures(track) for track in self.run.host_tracks]
+        whole = (
+            intervals.union(np.concatenate([s[0] for s in sets]), np.concatenate([s[1] for s in sets]))
+            if sets
+            else intervals.EMPTY
+        )
+        return intervals.length(intervals.clip(whole, view.first_ns, view.last_ns)) / view.span_ns
 
     def _before(self) -> Check:
         gaps = [view.gaps for view in self.run.devices.values()]
