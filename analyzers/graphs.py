@@ -100,7 +100,7 @@ class GraphUse:
         tracks = self.run.timeline.spans.track
         if any((tracks[u.launches] != replay.main_track).any() for u in uses):
             raise NotAnalysable(
-                "launches go through a task queue to another thread: what a graph saves cannot be priced"
+                "other threads make some of the launches (a task queue, autograd): what a graph saves cannot be priced"
             )
         joins = {int(r) for r in replay.calls[replay.wait_op < 0]}
         groups = []

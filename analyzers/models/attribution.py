@@ -215,6 +215,7 @@ def call_costs(
     costs: list[Cost] = []
     code_of = np.full(len(calls), -1, np.int32)
     same: dict[tuple[int, ...], int] = {}
+    known: dict[Cost, int] = {}
     for i, (name, kind, kernel_name, number, *codes) in enumerate(calls.tolist()):
         key = (name, kind, kernel_name, *codes)
         if key in same:
@@ -231,8 +232,9 @@ def call_costs(
             else _kernel_cost(text, given, tokens)
         )
         if cost is not None:
-            code_of[i] = len(costs)
-            costs.append(cost)
+            code_of[i] = known.setdefault(cost, len(costs))
+            if code_of[i] == len(costs):
+                costs.append(cost)
             if cost.family is not Family.ATTENTION:
                 # the tokens of a step matter to attention alone
                 same[key] = int(code_of[i])

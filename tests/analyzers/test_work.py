@@ -263,3 +263,9 @@ def test_the_unfused_norms_of_a_public_recording_are_found(shared: Path) -> None
         "aten::add", "aten::copy_", "aten::pow", "aten::mean", "aten::add", "aten::rsqrt", "aten::mul", "aten::copy_", "aten::mul",
     ]  # fmt: skip
     assert "modeling_qwen2.py" in first.where.python
+
+
+def test_a_chain_from_before_the_recording_is_the_same_chain(shared: Path) -> None:
+    run = Run(load_only(shared / "traces" / "qwen15-hf-h100"))
+    norms = [c for c in run.chains if c.length == 9]
+    assert [c.times for c in norms] == [69]
