@@ -117,3 +117,26 @@ def writing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
                 yield packed
     except OSError as error:
         raise InputError(target, f"cannot be written ({error.strerror or error})") from error
+
+
+_NAMESPACE = re.compile(r"(?:\b\w+::)+")
+_ANONYMOUS = re.compile(r"\(anonymous namespace\)::")
+
+
+def short_kernel(name: str, longest: int = 72) -> str:
+    """A kernel's name as people say it: no return type, namespaces, parameters; templates while they fit.
+
+    >>> short_kernel("void at::native::(anonymous namespace)::softmax<float, 4>(float*, int)")
+    'softmax<float, 4>'
+    """
+    text = _ANONYMOUS.sub("", name.removeprefix("void "))
+    depth, cut = 0, len(text)
+    for i, char in enumerate(text):
+        depth += (char == "<") - (char == ">" and text[i - 1] != "-")
+        if char == "(" and depth == 0 and i > 0:
+            cut = i
+            break
+    head, angle, tail = text[:cut].partition("<")
+    # template arguments lose their namespaces too: `at::native::` says nothing and takes the room
+    short = head.rpartition("::")[2] + _NAMESPACE.sub("", angle + tail)
+    return short if len(short) <= longest else short[: longest - 1] + "…"

@@ -17,6 +17,7 @@ import numpy as np
 
 from stallscope.analyzers.finding import DeviceSummary, KernelTotal, Report, Step
 from stallscope.analyzers.idle import IDLE_CLASSES
+from stallscope.exporters.base import short_kernel
 from stallscope.exporters.html_pack import extremes
 from stallscope.exporters.html_text import clean
 
@@ -382,29 +383,6 @@ def plot_lines(text: str, width: int = 80, lines: int = 4) -> str:
     if len(pieces) > lines:
         pieces = [*pieces[:lines], "…"]
     return "<br>".join(plot_text(piece) for piece in pieces)
-
-
-_NAMESPACE = re.compile(r"(?:\b\w+::)+")
-_ANONYMOUS = re.compile(r"\(anonymous namespace\)::")
-
-
-def short_kernel(name: str, longest: int = 72) -> str:
-    """A kernel's name as people say it: no return type, namespaces, parameters; templates while they fit.
-
-    >>> short_kernel("void at::native::(anonymous namespace)::softmax<float, 4>(float*, int)")
-    'softmax<float, 4>'
-    """
-    text = _ANONYMOUS.sub("", name.removeprefix("void "))
-    depth, cut = 0, len(text)
-    for i, char in enumerate(text):
-        depth += (char == "<") - (char == ">" and text[i - 1] != "-")
-        if char == "(" and depth == 0 and i > 0:
-            cut = i
-            break
-    head, angle, tail = text[:cut].partition("<")
-    # template arguments lose their namespaces too: `at::native::` says nothing and takes the room
-    short = head.rpartition("::")[2] + _NAMESPACE.sub("", angle + tail)
-    return short if len(short) <= longest else short[: longest - 1] + "…"
 
 
 def axis_unit(largest_ns: int) -> tuple[int, str]:

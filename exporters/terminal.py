@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from stallscope.analyzers.finding import DeviceSummary, Finding, Report, Step
 from stallscope.analyzers.units import duration, share
-from stallscope.exporters.base import one_line, writing
+from stallscope.exporters.base import one_line, short_kernel, writing
 from stallscope.profiler.notes import Note
 from stallscope.profiler.session import Session
 
@@ -200,7 +200,8 @@ def _finding(page: _Page, number: int, finding: Finding, whole_ns: int) -> None:
     if finding.phase:
         sure.append_text(page.text(f", phase {finding.phase}"))
     page.row(body, "sure", sure)
-    where = [w for w in (finding.where.python, finding.where.operator, finding.where.kernel) if w]
+    kernel = short_kernel(finding.where.kernel)
+    where = [w for w in (finding.where.python, finding.where.operator, kernel) if w]
     for key, content in (("where", page.dot.join(where)), ("what", finding.detail), ("try", finding.advice)):
         if content:
             page.row(body, key, page.text(content))

@@ -65,7 +65,7 @@ def _thread(run: Run, gaps: HostGaps, limits: Limits) -> Iterator[Finding]:
     length = gaps.dur_ns
     usual = float(np.median(length)) if len(length) else 0.0
     stall = (length >= limits.min_gap_us * 1000) & (length >= limits.min_ratio * usual)
-    chosen = np.flatnonzero(stall & run.is_steady(gaps.end_ns))
+    chosen = np.flatnonzero(stall & run.is_steady(gaps.end_ns) & ~_in_backward(run, gaps))
     if len(chosen) == 0:
         return
     keys = np.stack(place_keys(run, gaps.row[chosen]))
@@ -76,6 +76,14 @@ def _thread(run: Run, gaps: HostGaps, limits: Limits) -> Iterator[Finding]:
         needed = limits.min_share if len(mine) >= limits.min_gaps else limits.single_share
         if int(length[mine].sum()) >= needed * gaps.span_ns:
             yield _finding(run, gaps, mine[np.argsort(-length[mine], kind="stable")])
+
+
+def _in_backward(run: Run, gaps: HostGaps) -> npt.NDArray[np.bool_]:
+    """Gaps inside of a range named for the backward pass: autograd runs it on threads of its own, and a
+    recording of one thread shows nothing of them."""
+    named = run.timeline.match_names(lambda name: "backward" in name.lower())
+    inside: npt.NDArray[np.bool_] = (gaps.row >= 0) & named[np.maximum(gaps.row, 0)]
+    return inside
 
 
 def _finding(run: Run, gaps: HostGaps, mine: npt.NDArray[np.intp]) -> Finding:

@@ -6,6 +6,7 @@ from typing import Any
 
 from stallscope.analyzers.finding import KernelTotal, Report, Step
 from stallscope.exporters import charts
+from stallscope.exporters.base import short_kernel
 
 
 def test_device_time_sums_to_the_span(small_report: Report) -> None:
@@ -98,13 +99,13 @@ def test_no_numbers_no_figure() -> None:
 
 def test_short_names_are_what_people_call_a_kernel() -> None:
     assert (
-        charts.short_kernel("ncclDevKernel_AllReduce_Sum_bf16_RING_LL")
+        short_kernel("ncclDevKernel_AllReduce_Sum_bf16_RING_LL")
         == "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"
     )
     long = "void at::native::vectorized_elementwise_kernel<4, at::native::AUnaryFunctor<c10::BFloat16>>(int, char*)"
-    assert charts.short_kernel(long) == "vectorized_elementwise_kernel<4, AUnaryFunctor<BFloat16>>"
-    assert charts.short_kernel("triton_poi_fused_add_0") == "triton_poi_fused_add_0"
-    assert charts.short_kernel("") == ""
+    assert short_kernel(long) == "vectorized_elementwise_kernel<4, AUnaryFunctor<BFloat16>>"
+    assert short_kernel("triton_poi_fused_add_0") == "triton_poi_fused_add_0"
+    assert short_kernel("") == ""
 
 
 def test_host_tables_are_ranked_by_self_time_then_total_then_any_time() -> None:

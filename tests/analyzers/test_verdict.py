@@ -1,0 +1,133 @@
+"""The first sentence, the order of findings, and what severity means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stallscope.analyzers import analyze
+from stallscope.analyzers.engine import disjoint, severity
+from stallscope.analyzers.finding import Finding, Where
+from stallscope.profiler.readers import load
+from support.lanes import timeline
+
+
+def steps(gap: int, count: int = 6, batch: int = 32) -> str:
+    """Decode steps of `gap` us of Python, then a kernel of 100 us that is launched 2 us later."""
+    lines, t = [], 0
+    for n in range(1, count + 1):
+        start = t + gap + 2
+        lines.append(
+            f'host mark:"decode[step={n} bs={batch}]"@{t}..{start + 110} python:"serve/sampler.py(214): pick"@{t}..{t + gap}'
+        )
+        lines.append(f"host rt:cudaLaunchKernel@{start}..{start + 4}#{n}")
+        lines.append(f"stream7 kernel:gemm@{start + 6}..{start + 106}#{n}")
+        t = start + 110
+    return "\n".join(lines)
+
+
+def test_a_stall_is_told_per_step_with_its_place_and_worth() -> None:
+    report = analyze(timeline(steps(800)))
+
+    # five gaps of 812 us in six steps; without the 800 us of Python in each the launch path would stay
+    assert report.verdict.text == (
+        "decode, batch 32: 912 us a step; the device idles 677 us a decode step (4.06 ms in all) while the host is in "
+        "sampler.py:214 (pick); worth up to 667 us a token, confidence high"
+    )
+    assert report.verdict.lines[0] == "device busy 12.9 % of 4.66 ms, idle 4.06 ms"
+
+
+def test_a_busy_device_is_called_busy() -> None:
+    report = analyze(
+        timeline(
+            """
+            host     python:run.py(1):_main@0..400 rt:cudaLaunchKernel@2..6#1 rt:cudaLaunchKernel@7..9#2 rt:cudaLaunchKernel@10..12#3
+            host     sync:cudaStreamSynchronize@20..299
+            stream7  kernel:a@8..100#1 kernel:b@101..200#2 kernel:c@201..300#3
+            """
+        )
+    )
+    assert report.findings == []
+    assert report.verdict.text == "The device is busy 99.3 % of the time; no stall keeps it from working"
+    assert any("the device is the slower side" in line for line in report.verdict.lines)
+
+
+def test_severity_follows_from_the_share_of_the_run() -> None:
+    assert [severity(n, 1000) for n in (150, 100, 99, 30, 29, 0)] == [
+        "high",
+        "high",
+        "medium",
+        "medium",
+        "low",
+        "low",
+    ]
+
+
+def test_findings_come_by_what_they_could_give_back() -> None:
+    report = analyze(timeline(steps(800)))
+    gains = [f.recoverable_ns for f in report.findings]
+    assert gains == sorted(gains, reverse=True)
+
+
+def test_growth_at_a_place_is_not_counted_twice() -> None:
+    def finding(code: str, ns: int, python: str) -> Finding:
+        return Finding(code, "x", "x", ns, ns, where=Where(python=python))
+
+    whole, other, grown = (
+        finding("HB101", 100, "a.py(1): f"),
+        finding("HB101", 50, "b.py(2): g"),
+        finding("ST702", 70, "a.py(1): f"),
+    )
+    left = disjoint([whole, other, grown])
+    assert [f.lost_ns for f in left] == [30, 50, 70]
+    assert left[0].facts["lost_with_growth_ns"] == 100
+
+
+EXPECTED = {
+    # trace: (codes that must be found first, codes that must not be found at all)
+    "nograph-manual-5080": (("LN401",), ("SY201", "SY202", "CC601")),
+    "bert-h100": (("LN401",), ("SY201", "SY202", "SY203")),
+    "two-gpu-v100-memory": (("LN401",), ("SY201", "SY202")),
+    "qwen15-hf-h100": ((), ("HB101", "SY201", "SY202", "LN401")),
+    "vllm-piecewise-mi300x": ((), ("HB101", "SY201", "SY202", "LN401", "DP501")),
+    "sglang-decode-mi300x": ((), ("HB101", "SY201", "SY202", "LN401", "DP501")),
+    "sglang-capture-mi300x": ((), ("HB101", "HB106", "LN401", "SY201")),
+    "vllm-piecewise-capture-mi300x": ((), ("HB101", "HB106", "LN401", "SY201")),
+    "a100-launches-no-kernels": ((), ("HB101", "LN401", "SY201")),
+    "ddp-resnet18-mi300x": (("SY204",), ()),
+    "merged-nccl-mi300": ((), ("CC601",)),
+    "rank-non-gpu": ((), ("HB102",)),
+}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_public_traces_get_the_verdict_an_expert_gives(shared: Path, name: str) -> None:
+    first, never = EXPECTED[name]
+    path = next(p for p in sorted((shared / "traces" / name).iterdir()) if ".json" in p.name)
+
+    found = [f.code for f in analyze(load(path)).findings]
+
+    if first:
+        assert found[0] in first
+    assert not set(found) & set(never)
+
+
+def test_host_work_after_each_step_is_found_without_a_device(shared: Path) -> None:
+    report = analyze(load(shared / "cpu_traces" / "hf_llama_hostgap.json.gz"))
+
+    finding = report.findings[0]
+    assert (finding.code, finding.where.operator, finding.phase) == ("HB102", "host_work", "decode")
+    assert 18_000_000 < finding.facts["per_step_ns"] < 24_000_000
+    assert {o.reason for o in report.rules if o.code in ("HB101", "SY201")} == {
+        "no device activity was recorded"
+    }
+
+
+@pytest.mark.parametrize(
+    "case", ["c17", "c19", "c21", "c23", "c24", "c27", "c29", "c30", "c32", "c35", "c37"]
+)
+def test_small_faulty_recordings_raise_no_alarm(shared: Path, case: str) -> None:
+    (path,) = (shared / "cases").glob(f"{case}-*.json")
+
+    assert analyze(load(path)).findings == []
