@@ -89,7 +89,8 @@ _OVERLAP_NAMES = ("Computing", "Communication", "Communication(Not Overlapped)",
 _MAX_DURATION_NS = 30 * 24 * 3600 * 10**9
 
 _HEAD = 1 << 18
-_STRING_TIME = re.compile(rb'"ts"\s*:\s*"\d{12,17}(?:\.\d+)?"')
+# torch_npu always writes three decimals; other tools write whole numbers as text too
+_STRING_TIME = re.compile(rb'"ts"\s*:\s*"\d{12,17}\.\d+"')
 _ASCEND_WORDS = re.compile(
     rb'"(Ascend Hardware|CANN|Overlap Analysis|HostToDevice|async_npu|AscendCL@\w+|AI Core Freq)"'
 )

@@ -67,11 +67,13 @@ CATEGORY_KINDS: dict[str, Kind] = {
 """Lower-case category to kind; the producers differ only in case (torch 1.8 wrote "Kernel")."""
 
 _DEVICE_PROCESS = re.compile(
-    r"^\d+ GPU(\d+)$|^CUDA functions$|^/device:(?:GPU|TPU|CUSTOM):(\d+)|^GPU (\d+)$|^NPU ?(\d*)$"
+    r"^\d+ GPU(\d+)$|^CUDA functions$|^/device:(?:GPU|TPU|CUSTOM):(\d+)|^GPU ?(\d+)$|^NPU ?(\d*)$"
 )
 _RUNTIME_NAME = re.compile(r"^(?:cuda|cu|hip|hsa|xpu|mtia)_?[A-Z_]|^(?:ur|ze)[A-Z]")
 _WAIT_NAME = re.compile(r"(?:^|_)wait(?:$|_)", re.IGNORECASE)
-_COPY_NAME = re.compile(r"memcpy|^copy(?:Buffer|Image)|rocclr.*copy|dma", re.IGNORECASE)
+_COPY_NAME = re.compile(
+    r"memcpy|^copy(?:Buffer|Image|(?:Host|Device)To(?:Host|Device))|rocclr.*copy|dma", re.IGNORECASE
+)
 _PROFILER_THREADS = ("__xpu_profiler__",)
 _WINDOW_END = "Record Window End"
 _IGNORED_PHASES = {
@@ -500,7 +502,34 @@ class _Interpreter:
         lane = _hash(raw.pid, self._lane_numbers())
         found = kernels.join(_hash(lane[events], ts), _hash(lane[points], raw.ts_ns[points]))
         at = np.maximum(found, 0)
-        return np.where((found >= 0) & (ts[at] == raw.ts_ns[points]), numbers[at], -1)
+        exact = (found >= 0) & (ts[at] == raw.ts_ns[points])
+        out = np.where(exact, numbers[at], -1)
+        inside = self._enclosing(points[~exact], lane, events, ts)
+        out[~exact] = np.where(inside >= 0, numbers[np.maximum(inside, 0)], -1)
+        return out
+
+    def _enclosing(
+        self, points: npt.NDArray[Any], lane: Int64, events: npt.NDArray[np.intp], ts: Int64
+    ) -> npt.NDArray[np.intp]:
+        """The span last begun on the point's lane before it, if it has not ended there; else -1.
+
+        Some tools draw an arrow from inside of the call rather than from its start.
+        """
+        raw = self.raw
+        out = np.full(len(points), -1, np.intp)
+        for value in np.unique(lane[points]).tolist():
+            mine = np.flatnonzero(lane[events] == value)
+            if len(mine) == 0:
+                continue
+            mine = mine[np.argsort(ts[mine], kind="stable")]
+            asked = np.flatnonzero(lane[points] == value)
+            when = raw.ts_ns[points[asked]]
+            at = np.searchsorted(ts[mine], when, side="right") - 1
+            last = mine[np.maximum(at, 0)]
+            length = np.maximum(raw.dur_ns[events[last]], 0)
+            hit = (at >= 0) & (when <= ts[last] + length)
+            out[asked[hit]] = last[hit]
+        return out
 
     def _lane_numbers(self) -> Int64:
         code, first = kernels.group(self.raw.tid)

@@ -96,6 +96,30 @@ def test_ids_above_2_to_the_63_link_and_stay_exact(tmp_path: Path) -> None:
     assert t.spans.launch_row[kernel] >= 0
 
 
+def test_an_arrow_from_inside_of_a_call_links_it(tmp_path: Path) -> None:
+    arrow = {"cat": "api_op", "name": "api_op", "id": 3}
+    session = read(
+        tmp_path,
+        [
+            x("hipLaunchKernel", "cuda_runtime", 100, 20), x("k", "kernel", 150, 5, pid=0, tid=7),
+            arrow | {"ph": "s", "ts": 110, "pid": 1, "tid": 1}, arrow | {"ph": "f", "ts": 150, "pid": 0, "tid": 7},
+        ],
+    )  # fmt: skip
+    t = session.timeline
+
+    assert t.name(int(t.spans.launch_row[t.rows(Kind.KERNEL)[0]])) == "hipLaunchKernel"
+
+
+def test_whole_microseconds_as_text_are_no_ascend_trace(tmp_path: Path) -> None:
+    events = [x("k1()", "", 0, 0, pid="2", tid="0") | {"ts": "8306017670485", "dur": "40"}]
+    meta = {"ph": "M", "name": "process_name", "pid": "2", "args": {"name": "GPU2"}}
+    (tmp_path / "t.json").write_text(json.dumps([{}, meta, *events]))
+    session = load(tmp_path / "t.json")
+
+    assert session.facts["format"] == "chrome-trace"
+    assert [session.timeline.track_of(int(r)).device for r in session.timeline.device_work()] == [2]
+
+
 def test_begin_and_end(tmp_path: Path) -> None:
     def edge(ph: str, ts: int, tid: int = 13, name: str = "") -> dict[str, Any]:
         return {"ph": ph, "ts": ts, "pid": 1, "tid": tid, "name": name}
