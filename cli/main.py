@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Write the timeline and its findings as a Chrome trace for Perfetto.",
     ),
     "whatif": ("stallscope.cli.whatif", "Predict what a change would save, by replaying the recording."),
+    "diff": ("stallscope.cli.diff", "Say what changed from one recording to another, and why."),
     "rules": ("stallscope.cli.rules", "List the rules."),
     "explain": ("stallscope.cli.explain", "Explain one rule: what it finds, its limits, what to try."),
     "doctor": ("stallscope.cli.doctor", "Say what can be recorded on this machine and what is missing."),
