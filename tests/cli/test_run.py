@@ -157,6 +157,12 @@ def test_a_sitecustomize_behind_ours_still_runs(tmp_path: Path) -> None:
     assert got.out.startswith("ran")
 
 
+def default_signals() -> None:
+    """A job in the background inherits signals that are ignored; here each must be able to end its target."""
+    for signum in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT):
+        signal.signal(signum, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT])
 def test_a_signal_to_the_launcher_ends_the_target_as_it_would_end_python(signum: int, tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text("import time\nprint('up', flush=True)\ntime.sleep(60)\nprint('no')\n")
@@ -170,6 +176,7 @@ def test_a_signal_to_the_launcher_ends_the_target_as_it_would_end_python(signum:
             text=True,
             env=environment(),
             start_new_session=True,
+            preexec_fn=default_signals,  # noqa: PLW1509 - the tests start no threads
         )
         assert child.stdout is not None
         assert child.stdout.readline() == "up\n"

@@ -99,8 +99,7 @@ def test_no_numbers_no_figure() -> None:
 
 def test_short_names_are_what_people_call_a_kernel() -> None:
     assert (
-        short_kernel("ncclDevKernel_AllReduce_Sum_bf16_RING_LL")
-        == "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"
+        short_kernel("ncclDevKernel_AllReduce_Sum_bf16_RING_LL") == "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"
     )
     long = "void at::native::vectorized_elementwise_kernel<4, at::native::AUnaryFunctor<c10::BFloat16>>(int, char*)"
     assert short_kernel(long) == "vectorized_elementwise_kernel<4, AUnaryFunctor<BFloat16>>"

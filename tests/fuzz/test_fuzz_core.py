@@ -24,7 +24,12 @@ def build(compiler: str, flags: list[str], out: Path) -> str:
 
 def run(*command: str, cwd: Path) -> str:
     done = subprocess.run(
-        command, check=False, capture_output=True, text=True, cwd=cwd, env={**os.environ, "ASAN_OPTIONS": ""}
+        command,
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={**os.environ, "ASAN_OPTIONS": "quarantine_size_mb=8"},
     )
     output = done.stdout + done.stderr
     assert done.returncode == 0, output[-3000:]
