@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from stallscope.profiler.recorder.hostsampler import HostSampler
 
 TICK_NS = 100_000_000
+HOST_BUDGET_NS = 5_000_000
+"""How long a tick may wait for readings of threads: meanwhile no stacks are sampled."""
 CLOCK_NS = 10_000_000_000
 METER_NS = 1_000_000_000
 SHORTEST_GC_NS = 10_000
@@ -284,7 +286,7 @@ class Agent:
     def _tick(self, now: int) -> None:
         self.windows.tick(now)
         if self.host is not None:
-            self.host.sweep(now)
+            self.host.sweep(now, HOST_BUDGET_NS)
         if now - self._last_clock_ns >= CLOCK_NS:
             self._clock()
         if now - self._last_meter_ns >= METER_NS:

@@ -143,6 +143,7 @@ class Recording:
         self._agent: Agent | None = None
         self._outer: mark | None = None
         self._folder = ""
+        self._start_ns = 0
         self._session: Session | None = None
 
     def _begin(self) -> None:
@@ -161,9 +162,12 @@ class Recording:
             os.environ.setdefault("KINETO_LOG_LEVEL", "6")
         self._folder = tempfile.mkdtemp(prefix="stallscope-")
         self._write_manifest()
+        self._start_ns = time.perf_counter_ns()
         agent = Agent(self._folder, self._settings, RECORD)
         if os.path.isdir("/proc/self/task"):
+            # whole readings at both ends; those in between come a few threads at a time
             agent.host = HostSampler(os.getpid(), agent.writer)
+            agent.guard("host readings", agent.host.sweep, time.perf_counter_ns())
         agent.windows.at_once = True
         agent.start()
         self._agent = recorder.active = agent
@@ -195,9 +199,13 @@ class Recording:
         from stallscope.profiler.recorder.launch import write_end
 
         agent.finish("end of the recorded part")
+        host_ns = 0
+        if agent.host is not None:
+            agent.guard("host readings", agent.host.finish)
+            host_ns = agent.host.cost_ns
         agent.detach()
         recorder.active = None
-        write_end(Path(self._folder), 0, 0, 0)
+        write_end(Path(self._folder), 0, self._start_ns, host_ns)
         if self.output is not None:
             self.session.save(self.output, force=self._force)
 

@@ -16,6 +16,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 MAX_SHARE = 0.01
 """Of one core. With hundreds of threads a sweep takes long, so sweeps then come less often."""
 MAX_THREADS = 512
+UNLIMITED_NS = 1 << 62
 
 
 class HostSampler:
@@ -26,38 +27,63 @@ class HostSampler:
         self.writer = writer
         self._task = f"/proc/{pid}/task"
         self._names: dict[str, str] = {}
+        self._pending: list[str] = []
         self._due_ns = 0
+        self._round_ns = 0
         self.cost_ns = 0
 
-    def sweep(self, now: int) -> bool:
-        """Read every thread once, unless the last sweep was too costly to do it again already."""
+    def sweep(self, now: int, budget_ns: int = UNLIMITED_NS) -> bool:
+        """Read every thread once, unless the last round was too costly to do it again already.
+
+        After `budget_ns` of waiting the rest is left to the next call: inside a process each system call
+        gives up the interpreter lock, and a thread that computes in Python hands it back 5 ms later.
+        """
         if now < self._due_ns:
             return True
+        began, cpu_began = time.perf_counter_ns(), time.thread_time_ns()
+        if not self._pending and not self._begin_round():
+            return False
+        while self._pending:
+            self._read_thread(self._pending.pop())
+            if time.perf_counter_ns() - began >= budget_ns:
+                break
+        took = time.thread_time_ns() - cpu_began
+        self.cost_ns += took
+        self._round_ns += took
+        if not self._pending:
+            self._due_ns = now + int(self._round_ns / MAX_SHARE)
+            self._round_ns = 0
+        return True
+
+    def finish(self) -> None:
+        """A last reading of every thread, whenever the one before was."""
+        self._pending, self._due_ns = [], 0
+        self.sweep(time.perf_counter_ns())
+
+    def _begin_round(self) -> bool:
         try:
             threads = os.listdir(self._task)
             resident = _read(f"/proc/{self.pid}/statm").split()
         except OSError:
             return False
-        put, tid_of = self.writer.put, int
-        for thread in threads[:MAX_THREADS]:
-            try:
-                schedule = _read(f"{self._task}/{thread}/schedstat").split()
-                status = _read(f"{self._task}/{thread}/status")
-            except OSError:  # the thread ended meanwhile
-                continue
-            t, tid = time.perf_counter_ns(), tid_of(thread)
-            if len(schedule) >= 2:
-                put(HOST_CPU, t, int(schedule[0]), int(schedule[1]), tid)
-            switches = _switches(status)
-            if switches is not None:
-                put(HOST_SW, t, switches[0], switches[1], tid)
-            self._name(thread, status)
+        self._pending = threads[:MAX_THREADS][::-1]
         if len(resident) > 1:
-            put(HOST_MEM, time.perf_counter_ns(), int(resident[1]) * PAGE, 0, self.pid)
-        took = time.perf_counter_ns() - now
-        self.cost_ns += took
-        self._due_ns = now + int(took / MAX_SHARE)
+            self.writer.put(HOST_MEM, time.perf_counter_ns(), int(resident[1]) * PAGE, 0, self.pid)
         return True
+
+    def _read_thread(self, thread: str) -> None:
+        try:
+            schedule = _read(f"{self._task}/{thread}/schedstat").split()
+            status = _read(f"{self._task}/{thread}/status")
+        except OSError:  # the thread ended meanwhile
+            return
+        t, tid = time.perf_counter_ns(), int(thread)
+        if len(schedule) >= 2:
+            self.writer.put(HOST_CPU, t, int(schedule[0]), int(schedule[1]), tid)
+        switches = _switches(status)
+        if switches is not None:
+            self.writer.put(HOST_SW, t, switches[0], switches[1], tid)
+        self._name(thread, status)
 
     def _name(self, thread: str, status: str) -> None:
         name = status[6 : status.find("\n")].strip() if status.startswith("Name:") else ""

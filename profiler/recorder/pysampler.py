@@ -51,9 +51,13 @@ class PythonSampler:
         one thread held the interpreter all that time, and is still where it was: the sample covers both.
         """
         first_ns = wanted_ns if now_ns - wanted_ns > self._interval_ns else now_ns
-        for ident, frame in sys._current_frames().items():
-            if ident != own:
-                self._sample(ident, self._node(frame), first_ns, now_ns)
+        self._writer.hold()
+        try:
+            for ident, frame in sys._current_frames().items():
+                if ident != own:
+                    self._sample(ident, self._node(frame), first_ns, now_ns)
+        finally:
+            self._writer.release()
         self.samples += 1
 
     def _sample(self, ident: int, node: int, first_ns: int, now_ns: int) -> None:

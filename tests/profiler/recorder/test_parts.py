@@ -6,9 +6,12 @@ import json
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -276,6 +279,47 @@ def test_proc_readings_of_this_process(tmp_path: Path) -> None:
     mine = process.records[process.records["tid"] == os.getpid()]
     assert sorted(set(mine["type"].tolist())) == [8, 9, 10]
     assert (mine["dur"] >= 0).all()
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="this system has no /proc")
+def test_a_round_of_readings_goes_on_where_its_time_ran_out(tmp_path: Path) -> None:
+    child = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import threading\nfor _ in range(4):\n  threading.Thread(target=input).start()",
+        ],
+        stdin=subprocess.PIPE,
+    )
+    try:
+        while len(os.listdir(f"/proc/{child.pid}/task")) < 5:
+            assert child.poll() is None
+            time.sleep(0.01)
+        sampler = HostSampler(child.pid, RecordWriter(str(tmp_path), "h1-1"))
+        seen: list[int] = []
+        for now in range(1, 6):
+            assert sampler.sweep(now, budget_ns=0)
+            records = _read_process(tmp_path / "h1-1.jsonl", Notes()).records
+            seen.append(len(np.unique(records["tid"][records["type"] == 8])))
+    finally:
+        child.kill()
+        child.communicate()
+    assert seen == [1, 2, 3, 4, 5]
+
+
+def test_lines_held_back_are_written_in_order_and_by_one_thread_only(tmp_path: Path) -> None:
+    writer = RecordWriter(str(tmp_path), "p1-1")
+    path = tmp_path / "p1-1.jsonl"
+    writer.hold()
+    writer.line("a")
+    other = threading.Thread(target=writer.line, args=("b",))
+    other.start()
+    other.join()
+    assert path.read_text() == '{"ev":"b"}\n'
+    writer.line("c")
+    writer.release()
+    writer.line("d")
+    assert path.read_text() == "".join(f'{{"ev":"{name}"}}\n' for name in "bacd")
 
 
 def test_a_process_that_is_gone(tmp_path: Path) -> None:
