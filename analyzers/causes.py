@@ -103,6 +103,7 @@ def _finding(
         advice=text.advice,
         evidence=evidence(run, loss, text.label),
         facts=facts | worth.facts(),
+        fix=worth.fix,
     )
 
 

@@ -20,6 +20,7 @@ from stallscope.analyzers.finding import Step as ReportStep
 from stallscope.analyzers.registry import NotAnalysable, NotApplicable, Rule
 from stallscope.analyzers.run import Run
 from stallscope.analyzers.tables import all_tables
+from stallscope.analyzers.together import together
 from stallscope.analyzers.units import duration
 from stallscope.analyzers.verdict import verdict
 from stallscope.profiler import intervals
@@ -46,8 +47,9 @@ def analyze_session(session: Session, rules: Mapping[str, Rule], companion: Sess
         outcomes.append(outcome)
     findings = disjoint(_one_for_graphs(findings))
     span = max(run.whole.span_ns, run.host_span[1] - run.host_span[0], 1)
-    findings = [dataclasses.replace(f, severity=severity(f.recoverable_ns, span)) for f in findings]
+    findings = [_judged(f, span) for f in findings]
     findings.sort(key=lambda f: (-f.recoverable_ns, -f.lost_ns, f.code))
+    findings, whole = together(run, findings)
     report = Report(
         verdict=verdict(run, findings, outcomes),
         headline=headline(run),
@@ -59,7 +61,7 @@ def analyze_session(session: Session, rules: Mapping[str, Rule], companion: Sess
         notes=[*run.trust.notes(), *run.work.notes(), *session.notes],
         facts=dict(session.facts),
         run=run,
-        tables=all_tables(run) | run.floor.tables(),
+        tables=all_tables(run) | run.floor.tables() | whole.tables(),
     )
     return report
 
@@ -74,6 +76,12 @@ def _run_rule(rule: Rule, run: Run) -> tuple[list[Finding], RuleOutcome]:
     except NotAnalysable as error:
         return [], RuleOutcome(rule.code, rule.name, "not_analysable", str(error))
     return found, RuleOutcome(rule.code, rule.name, "found" if found else "clean")
+
+
+def _judged(finding: Finding, span_ns: int) -> Finding:
+    """With its severity; no cause gives back more than it took."""
+    worth = min(finding.recoverable_ns, finding.lost_ns)
+    return dataclasses.replace(finding, recoverable_ns=worth, severity=severity(worth, span_ns))
 
 
 def _one_for_graphs(findings: list[Finding]) -> list[Finding]:

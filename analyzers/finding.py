@@ -58,6 +58,9 @@ class Finding:
     advice: str = ""
     evidence: tuple[Evidence, ...] = ()
     facts: dict[str, Any] = field(default_factory=dict)
+    fix: Any = field(default=None, repr=False, compare=False)
+    """The `replay.Change` that `recoverable_ns` was priced with, None where no replay priced it. No exporter
+    shows it; `together` replays the fixes of all findings at once."""
 
 
 @dataclass(frozen=True)

@@ -29,10 +29,12 @@ BUSY_ENOUGH = 0.8
 
 @dataclass(frozen=True)
 class Saving:
-    """Nanoseconds over the whole recording. `by` is "replay" or "kernel time", which is an upper bound."""
+    """Nanoseconds over the whole recording. `by` is "replay" or "kernel time", which is an upper bound; `fix` the
+    change that was replayed."""
 
     ns: int
     by: str
+    fix: Change | None = None
 
     @property
     def text(self) -> str:
@@ -53,8 +55,8 @@ def saving(run: Run, factors: Mapping[int, float]) -> Saving:
     if replayable(run):
         cuts = _operators_of(run, [row for row, factor in factors.items() if factor == 0])
         host = sum(intervals.length(times) for _, times, _ in cuts)
-        gain = run.replay.gain_ns(Change(op_factor=dict(factors), host_cuts=cuts))
-        return Saving(min(gain, round(direct) + host), "replay")
+        fix = Change(op_factor=dict(factors), host_cuts=cuts)
+        return Saving(min(run.replay.gain_ns(fix), round(direct) + host), "replay", fix)
     busy = run.whole.busy_ns / max(run.whole.span_ns, 1)
     if busy < BUSY_ENOUGH:
         raise NotAnalysable(

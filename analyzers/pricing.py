@@ -40,11 +40,13 @@ the cause (a launch call that takes long itself, threads that wait for each othe
 
 @dataclass(frozen=True)
 class Price:
-    """`ns` is the price, `by` how it was found ("replay" or "idle time"), `error` the replay's own error."""
+    """`ns` is the price, `by` how it was found ("replay" or "idle time"), `error` the replay's own error, `fix` the
+    change that was replayed."""
 
     ns: int
     by: str
     error: float = 0.0
+    fix: Change | None = None
 
     def facts(self) -> dict[str, Any]:
         found: dict[str, Any] = {"priced_by": self.by}
@@ -67,7 +69,7 @@ def price(run: Run, lost_ns: int, change: Change) -> Price:
     gain = min(run.replay.gain_ns(change), round(AHEAD * lost_ns))
     if gain < BELIEVED * lost_ns and len(run.devices) == 1:
         return Price(lost_ns, "idle time")
-    return Price(gain, "replay", run.replay.model_error)
+    return Price(gain, "replay", run.replay.model_error, change)
 
 
 def without_stalls(run: Run, loss: Loss, places: Rows) -> Change:

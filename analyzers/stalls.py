@@ -118,4 +118,5 @@ def _finding(run: Run, code: str, name: str, loss: Loss, devices: list[int], adv
         advice=advice,
         evidence=evidence(run, loss, "idle after the wait"),
         facts=facts | worth.facts(),
+        fix=worth.fix,
     )

@@ -10,7 +10,9 @@ import numpy as np
 from stallscope.analyzers.registry import NotAnalysable
 from stallscope.analyzers.replay import MAX_ERROR, Change, Replay
 from stallscope.analyzers.run import Run
+from stallscope.profiler import intervals
 from stallscope.profiler.errors import OptionError
+from stallscope.profiler.intervals import IntervalSet
 from stallscope.profiler.kinds import HOST_CALLS
 
 
@@ -95,7 +97,22 @@ def combined(changes: list[Change]) -> Change:
     for change in changes:
         out.host_cuts.extend(change.host_cuts)
         out.no_wait |= change.no_wait
-        out.op_factor.update(change.op_factor)
-        out.call_factor.update(change.call_factor)
+        for mine, theirs in ((out.op_factor, change.op_factor), (out.call_factor, change.call_factor)):
+            for row, factor in theirs.items():
+                mine[row] = min(factor, mine.get(row, factor))
         out.as_graph.extend(change.as_graph)
+    out.host_cuts = _disjoint(out.host_cuts)
+    return out
+
+
+def _disjoint(cuts: list[tuple[int, IntervalSet, float]]) -> list[tuple[int, IntervalSet, float]]:
+    """The same cuts, each time of a thread in one of them only: in that with the smallest factor."""
+    out: list[tuple[int, IntervalSet, float]] = []
+    for track in sorted({track for track, _, _ in cuts}):
+        taken = intervals.EMPTY
+        for factor in sorted({f for t, _, f in cuts if t == track}):
+            mine = [times for t, times, f in cuts if t == track and f == factor]
+            whole = intervals.union(*(np.concatenate(ends) for ends in zip(*mine, strict=True)))
+            out.append((track, intervals.subtract(whole, taken), factor))
+            taken = intervals.union(*(np.concatenate(ends) for ends in zip(taken, whole, strict=True)))
     return out

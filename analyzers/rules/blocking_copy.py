@@ -149,4 +149,5 @@ def _finding(
             for r in longest.tolist()
         ),
         facts=facts | worth.facts(),
+        fix=worth.fix,
     )

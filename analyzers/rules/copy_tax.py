@@ -93,4 +93,5 @@ def _finding(
         evidence=kernelwords.evidence(run, rows),
         facts=kernelwords.per_step(run, phase, total)
         | {"kernels": len(rows), "operators_ns": sums, "priced_by": saved.by},
+        fix=saved.fix,
     )

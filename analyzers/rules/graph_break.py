@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -57,11 +57,11 @@ def check(run: Run, limits: Limits) -> Iterator[Finding]:
             continue
         if not replayable(run):
             raise NotAnalysable(f"what whole graphs would save cannot be priced: {why_not_replayable(run)}")
-        gain = run.replay.gain_ns(run.graphs.as_graphs(broken, between_replays=True))
+        fix = run.graphs.as_graphs(broken, between_replays=True)
         # a graph shortens no kernel: it cannot save more than the device idles
-        saved = min(gain, run.graphs.idle_ns(broken))
+        saved = min(run.replay.gain_ns(fix), run.graphs.idle_ns(broken))
         if saved >= limits.min_share * kernelwords.run_span_ns(run):
-            yield _finding(run, phase, broken, saved)
+            yield replace(_finding(run, phase, broken, saved), fix=fix)
 
 
 def _breaks(run: Run, use: StepUse) -> int:

@@ -17,7 +17,7 @@ makes a step fall back: a size over the largest captured one, logprobs, guided d
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,9 +63,10 @@ def check(run: Run, limits: Limits) -> Iterator[Finding]:
         if not replayable(run):
             raise NotAnalysable(f"what graphs would save cannot be priced: {why_not_replayable(run)}")
         # a graph shortens no kernel: it cannot save more than the device idles
-        saved = min(run.replay.gain_ns(run.graphs.as_graphs(eager)), run.graphs.idle_ns(eager))
+        fix = run.graphs.as_graphs(eager)
+        saved = min(run.replay.gain_ns(fix), run.graphs.idle_ns(eager))
         if saved >= limits.min_share * kernelwords.run_span_ns(run):
-            yield _finding(run, phase, uses, eager, saved)
+            yield replace(_finding(run, phase, uses, eager, saved), fix=fix)
 
 
 def _finding(

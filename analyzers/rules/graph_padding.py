@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from stallscope.analyzers import kernelwords
 from stallscope.analyzers.finding import Evidence, Finding
-from stallscope.analyzers.gain import saving
+from stallscope.analyzers.gain import Saving, saving
 from stallscope.analyzers.models.family import Family
 from stallscope.analyzers.registry import NotAnalysable, NotApplicable, limit
 from stallscope.analyzers.units import duration, share
@@ -85,7 +85,7 @@ def check(run: Run, limits: Limits) -> Iterator[Finding]:
         )
     saved = saving(run, factors) if factors else None
     if saved is not None and saved.ns >= limits.min_share * kernelwords.run_span_ns(run):
-        yield _finding(run, wasteful, saved.ns, saved.text)
+        yield _finding(run, wasteful, saved)
 
 
 def _padded(run: Run) -> Iterator[Padded]:
@@ -125,7 +125,7 @@ def _grows(group: Group) -> bool:
     return group.family in _GROWS or group.point.roof == "compute"
 
 
-def _finding(run: Run, padded: list[Padded], saved_ns: int, how: str) -> Finding:
+def _finding(run: Run, padded: list[Padded], saved: Saving) -> Finding:
     held, made = sum(p.size for p in padded), sum(p.bucket for p in padded)
     worst = max(padded, key=lambda p: p.waste)
     sizes: dict[str, Any] = {}
@@ -138,15 +138,21 @@ def _finding(run: Run, padded: list[Padded], saved_ns: int, how: str) -> Finding
         code=CODE,
         name="graph-padding",
         title=f"{share(made - held, made)} of what {len(padded)} replayed steps compute is padding",
-        lost_ns=saved_ns,
-        recoverable_ns=saved_ns,
+        lost_ns=saved.ns,
+        recoverable_ns=saved.ns,
         confidence="medium",
         phase=phases.pop() if len(phases) == 1 else "",
         detail=(
             f"They hold {held / len(padded):.0f} and are padded to {made / len(padded):.0f} on average; the worst has {worst.size} in a graph "
-            f"for {worst.bucket}. Work that grows with the batch would save up to {duration(saved_ns)} without it ({how})."
+            f"for {worst.bucket}. Work that grows with the batch would save up to {duration(saved.ns)} without it ({saved.text})."
         ),
         advice="Capture more sizes around those that occur.",
         evidence=tuple(Evidence(s.track, s.start_ns, s.end_ns, s.name[:120]) for s in steps),
-        facts={"steps": len(padded), "sizes": sizes, "waste": round(1 - held / made, 4)},
+        facts={
+            "steps": len(padded),
+            "sizes": sizes,
+            "waste": round(1 - held / made, 4),
+            "priced_by": saved.by,
+        },
+        fix=saved.fix,
     )

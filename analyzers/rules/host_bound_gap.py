@@ -92,6 +92,7 @@ def _finding(run: Run, loss: Loss, devices: list[int]) -> Finding:
         advice="Take this work off the launching thread's path, or do it while the device is busy.",
         evidence=evidence(run, loss, "idle"),
         facts=facts | worth.facts(),
+        fix=worth.fix,
     )
 
 

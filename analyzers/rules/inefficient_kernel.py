@@ -23,7 +23,7 @@ import numpy as np
 
 from stallscope.analyzers import kernelwords
 from stallscope.analyzers.finding import Finding, Where
-from stallscope.analyzers.gain import saving
+from stallscope.analyzers.gain import Saving, saving
 from stallscope.analyzers.registry import limit
 from stallscope.analyzers.units import duration, share
 from stallscope.analyzers.work import Group
@@ -62,7 +62,7 @@ def check(run: Run, limits: Limits) -> Iterator[Finding]:
         factors = {int(r): 1 - g.gain_ns / g.total_ns for g in same for r in g.rows}
         saved = saving(run, factors)
         if saved.ns >= limits.min_share * kernelwords.run_span_ns(run):
-            yield _finding(run, same, saved.ns, saved.by, saved.text)
+            yield _finding(run, same, saved)
 
 
 def _is_slow(group: Group, limits: Limits) -> bool:
@@ -72,7 +72,7 @@ def _is_slow(group: Group, limits: Limits) -> bool:
     return point.verdict == "inefficient" and cost.basis == "shapes" and point.share < limits.below_roof
 
 
-def _finding(run: Run, same: Sequence[Group], saved_ns: int, by: str, how: str) -> Finding:
+def _finding(run: Run, same: Sequence[Group], saved: Saving) -> Finding:
     worst = max(same, key=lambda g: g.gain_ns)
     total = sum(g.total_ns for g in same)
     shares = [g.point.share for g in same if g.point is not None and g.point.share is not None]
@@ -84,23 +84,24 @@ def _finding(run: Run, same: Sequence[Group], saved_ns: int, by: str, how: str) 
         "share_of_roof": [round(s, 4) for s in sorted(shares)],
         "roof": worst.point.roof,
         "shapes": worst.shapes,
-        "priced_by": by,
+        "priced_by": saved.by,
     }
     return Finding(
         code=CODE,
         name="inefficient-kernel",
         title=f"{name} takes {duration(total)} at {kernelwords.spread(shares)} of the {worst.point.roof} roof",
         lost_ns=total,
-        recoverable_ns=saved_ns,
-        confidence=kernelwords.confidence(same, by),
+        recoverable_ns=saved.ns,
+        confidence=kernelwords.confidence(same, saved.by),
         phase=worst.phase,
         where=Where(kernelwords.python_of(run, int(worst.rows[-1])), worst.operator, worst.kernel),
         detail=(
             f"{facts['calls']} calls, {share(total, run.work.total_ns)} of the device's work; the slowest is {worst.shapes or 'one'} "
             f"with {duration(worst.mean_ns)} a call where {duration((worst.floor_ns or 0) // worst.calls)} are the least on a "
-            f"{run.chips[worst.device].name}. At 80 % of the roof they would save {duration(saved_ns)} ({how})."
+            f"{run.chips[worst.device].name}. At 80 % of the roof they would save {duration(saved.ns)} ({saved.text})."
         ),
         advice="Try another kernel for this operator: tune or autotune it, another backend, contiguous inputs.",
         evidence=kernelwords.evidence(run, rows),
         facts=facts,
+        fix=saved.fix,
     )

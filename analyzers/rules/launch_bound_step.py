@@ -178,6 +178,7 @@ def _finding(
         advice="Replay the step from a captured graph, compile it into fewer kernels, or batch more per step.",
         evidence=evidence(run, loss, "idle at launch pace"),
         facts=facts | worth.facts(),
+        fix=worth.fix,
     )
 
 

@@ -106,6 +106,7 @@ def _chain(run: Run, chain: Chain, least: float) -> Iterator[Finding]:
         advice="Compile or fuse the chain, or use the fused operator the engine offers.",
         evidence=kernelwords.evidence(run, chain.rows.reshape(-1)),
         facts=facts,
+        fix=saved.fix,
     )
 
 
@@ -159,4 +160,5 @@ def _wide(run: Run, same: Sequence[Group], least: float) -> Iterator[Finding]:
         evidence=kernelwords.evidence(run, rows),
         facts=kernelwords.per_step(run, worst.phase, total)
         | {"bytes": moved, "dtype": worst.cost.dtype, "priced_by": saved.by},
+        fix=saved.fix,
     )

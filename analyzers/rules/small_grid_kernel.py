@@ -23,7 +23,7 @@ import numpy as np
 
 from stallscope.analyzers import kernelwords
 from stallscope.analyzers.finding import Finding, Where
-from stallscope.analyzers.gain import saving
+from stallscope.analyzers.gain import Saving, saving
 from stallscope.analyzers.registry import limit
 from stallscope.analyzers.units import duration, share
 from stallscope.analyzers.work import Group
@@ -69,7 +69,7 @@ def check(run: Run, limits: Limits) -> Iterator[Finding]:
             continue
         saved = saving(run, factors)
         if saved.ns >= limits.min_share * kernelwords.run_span_ns(run):
-            yield _finding(run, same, saved.ns, saved.by, saved.text)
+            yield _finding(run, same, saved)
 
 
 def _is_small(run: Run, group: Group, limits: Limits) -> bool:
@@ -95,7 +95,7 @@ def _factor(run: Run, group: Group) -> float:
     return min(best, 1.0)
 
 
-def _finding(run: Run, same: Sequence[Group], saved_ns: int, by: str, how: str) -> Finding:
+def _finding(run: Run, same: Sequence[Group], saved: Saving) -> Finding:
     worst = max(same, key=lambda g: g.total_ns)
     chip = run.chips[worst.device]
     total = sum(g.total_ns for g in same)
@@ -111,22 +111,23 @@ def _finding(run: Run, same: Sequence[Group], saved_ns: int, by: str, how: str) 
         "blocks": blocks,
         "cores": chip.cores,
         "shapes": worst.shapes,
-        "priced_by": by,
+        "priced_by": saved.by,
     }
     return Finding(
         code=CODE,
         name="small-grid-kernel",
         title=f"{worst.operator or worst.kernel} takes {duration(total)} on {named}; the chip has {chip.cores} cores",
         lost_ns=total,
-        recoverable_ns=saved_ns,
-        confidence=kernelwords.confidence(same, by),
+        recoverable_ns=saved.ns,
+        confidence=kernelwords.confidence(same, saved.by),
         phase=worst.phase,
         where=Where(kernelwords.python_of(run, int(worst.rows[-1])), worst.operator, worst.kernel),
         detail=(
             f"{facts['calls']} calls of {duration(worst.mean_ns)} ({worst.shapes}), {share(total, run.work.total_ns)} of the "
-            f"device's work. A full grid could save up to {duration(saved_ns)} ({how})."
+            f"device's work. A full grid could save up to {duration(saved.ns)} ({saved.text})."
         ),
         advice="Split the work over more blocks, or batch several of these calls into one.",
         evidence=kernelwords.evidence(run, rows),
         facts=facts,
+        fix=saved.fix,
     )

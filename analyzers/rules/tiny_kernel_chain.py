@@ -85,4 +85,5 @@ def _chain(run: Run, chain: Chain, least: float) -> Iterator[Finding]:
         advice="Compile or fuse the chain, or use the fused operator the engine offers.",
         evidence=kernelwords.evidence(run, chain.rows.reshape(-1)),
         facts=facts,
+        fix=saved.fix,
     )
