@@ -14,6 +14,7 @@ import numpy.typing as npt
 from stallscope.analyzers import contention, hostwords, waits
 from stallscope.analyzers.backpressure import Pressure, pressure
 from stallscope.analyzers.chains import Chain, find_chains
+from stallscope.analyzers.communication import Communication
 from stallscope.analyzers.companion import Companion
 from stallscope.analyzers.floor import Floor
 from stallscope.analyzers.frames import is_user_frame
@@ -23,6 +24,7 @@ from stallscope.analyzers.hostgaps import HostView
 from stallscope.analyzers.idle import IdleAccount, account_idle
 from stallscope.analyzers.losses import Loss, losses, widest
 from stallscope.analyzers.models.chips import Chip, chip_of_device
+from stallscope.analyzers.npu import Npu
 from stallscope.analyzers.pace import Pace
 from stallscope.analyzers.phases import PhaseSeries, series
 from stallscope.analyzers.places import Places
@@ -160,6 +162,11 @@ class Run:
         return Work(self, Companion(self.companion) if self.companion is not None else None)
 
     @cached_property
+    def npu(self) -> Npu:
+        """NPU kernels by core kind, with blocks, core counters and clocks."""
+        return Npu(self)
+
+    @cached_property
     def chains(self) -> list[Chain]:
         """Chains of kernels that could be fused, the longest in sum first."""
         return find_chains(self)
@@ -173,6 +180,11 @@ class Run:
     def graphs(self) -> GraphUse:
         """What was replayed from graphs, per step."""
         return GraphUse(self)
+
+    @cached_property
+    def communication(self) -> Communication:
+        """How the time of collectives splits into waiting and transfer, where the recording tells."""
+        return Communication(self)
 
     @cached_property
     def floor(self) -> Floor:

@@ -2,15 +2,23 @@
 
 ## What it finds
 Collectives (all-reduce, all-gather, all-to-all, send and receive) during which this device does nothing else, added
-up by kernel name. Where sizes were recorded and calls of one name and size differ in length, the excess over the
-shortest is time spent waiting for ranks that came late; the rest is transfer.
+up by kernel name, and split into waiting and transfer where the recording tells:
+
+* HCCL with its tasks on planes (level 1 and 2): a collective waits while one of its tasks waits for another rank's
+  signal and none moves bytes. The rank that was waited for longest is named by its number within the group.
+* HCCL with `communication.json`: a collective moves bytes for no longer than its transfers took in all; the rest it
+  waited.
+* Sizes of messages alone: of calls of one name and size the excess over the shortest is waiting.
+
+One rank alone without any of these cannot tell waiting from transfer.
 
 ## Why it costs time
 A collective takes as long as the slowest rank needs to arrive, plus the transfer. Both are added to the step unless
 other work hides them.
 
 ## What to try
-Waiting: look at the late rank's own trace. Transfer: overlap with compute of another micro-batch, use one-shot or
+Waiting: look at the late rank's own trace. Between stages of a pipeline: balance the stages, use more micro-batches.
+Transfer: overlap with compute of another micro-batch, use one-shot or
 fused all-reduce kernels for small messages, quantise what is sent, or use fewer devices per model.
 """
 
@@ -24,6 +32,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from stallscope.analyzers.communication import base_name
 from stallscope.analyzers.finding import Evidence, Finding, Where
 from stallscope.analyzers.losses import amount
 from stallscope.analyzers.registry import NotAnalysable, limit
@@ -36,8 +45,14 @@ from stallscope.profiler.timeline import Int64
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run
 
-_NUMBERED = re.compile(r"__\d+(?:_\d+)*$")
-"""What HCCL appends to each call's name: group, index, and so on."""
+_PAIRED = re.compile(r"send|recv|receive|p2p", re.IGNORECASE)
+"""Names of communication between two ranks, the stages of a pipeline as a rule."""
+
+KNOWN = 0.9
+"""Share of the exposed time that a source must know to be believed for all of it."""
+
+SAME_PEER = 0.8
+"""Share of the waiting that must be for one rank to name it."""
 
 CODE = "CC601"
 NEEDS = {"device", "trusted_device"}
@@ -75,7 +90,7 @@ def _device(run: Run, view: DeviceView, limits: Limits) -> Iterator[Finding]:
     rows = rows[run.is_steady(spans.start_ns[rows])]
     exposed = intervals.covered(view.exposed_collective, spans.start_ns[rows], spans.end_ns[rows])
     names = spans.name[rows]
-    kinds = {int(c): _NUMBERED.sub("", run.timeline.strings[int(c)]) for c in np.unique(names)}
+    kinds = {int(c): base_name(run.timeline.strings[int(c)]) for c in np.unique(names)}
     for kind in sorted(set(kinds.values())):
         mine = np.isin(names, [c for c, k in kinds.items() if k == kind])
         if int(exposed[mine].sum()) >= limits.min_share * run.steady_span_ns(view):
@@ -87,25 +102,26 @@ def _finding(
 ) -> Finding:
     spans = run.timeline.spans
     lost = int(exposed.sum())
-    waited = int(np.minimum(_waiting(run, rows), exposed).sum())
+    told = _split(run, rows, exposed)
+    waited = told.waited_ns
     late = waited >= limits.wait_ratio * lost
-    name = _NUMBERED.sub("", run.timeline.name(int(rows[0])))
+    name = base_name(run.timeline.name(int(rows[0])))
     phases = run.phase_at(spans.start_ns[np.maximum(spans.launch_row[rows], 0)])
     phase = max(set(phases), key=phases.count) if phases else ""
     steps = run.steady_steps(phase) if phase else 0
     recoverable = waited if late else lost
     place = run.places.place(int(spans.launch_row[rows[0]])) if spans.launch_row[rows[0]] >= 0 else None
-    facts = {"calls": len(rows), "exposed_ns": lost, "waiting_ns": waited, "transfer_ns": lost - waited}
+    facts = {"calls": len(rows), "exposed_ns": lost, "waiting_ns": waited, "transfer_ns": lost - waited,
+             "split_by": told.by}  # fmt: skip
+    if told.peer >= 0:
+        facts |= {"late_rank_of_group": told.peer, "late_rank_ns": told.peer_ns}
+    if told.rank >= 0:
+        facts |= {"late_rank": told.rank, "late_rank_ns": told.peer_ns}
     if steps:
         facts |= {"steps": steps, "per_step_ns": lost // steps}
-    known = bool((run.timeline.arg_ints("In msg nelems", -1)[rows] >= 0).all())
-    why = ", mostly waiting for ranks that come late" if late else ", mostly transfer" if known else ""
-    split = (
-        f"{duration(waited)} is longer than the shortest calls of the same size (late ranks), {duration(lost - waited)} "
-        f"is transfer."
-        if known
-        else "Message sizes were not recorded, so waiting for late ranks cannot be told from transfer."
-    )
+    paired = _PAIRED.search(name) is not None
+    whom = told.whom or ("the rank at the other end" if paired else "ranks that come late")
+    why = f", mostly waiting for {whom}" if late else ", mostly transfer" if told.by else ""
     longest = rows[np.argsort(-exposed, kind="stable")][:5]
     return Finding(
         code=CODE,
@@ -113,22 +129,120 @@ def _finding(
         title=f"{name[:60]} is exposed for {amount(lost, facts, phase)}{why}",
         lost_ns=lost,
         recoverable_ns=recoverable,
-        confidence="high" if known and not late else "medium",
+        confidence="high" if told.by and told.sure and not told.first else "medium",
         phase=phase,
         where=Where(place.python if place else "", place.operator if place else "", name),
         detail=(
             f"{len(rows)} calls; {share(lost, run.steady_span_ns(view))} of the device's time nothing runs beside them. "
-            f"{split}"
+            f"{told.text(lost)}"
         ),
-        advice="Look at the late rank's own trace."
-        if late
-        else "Overlap it with compute, fuse it, or send less.",
+        advice=_advice(told, late, paired),
         evidence=tuple(
             Evidence(int(spans.track[r]), int(spans.start_ns[r]), int(spans.end_ns[r]), name[:60])
             for r in longest.tolist()
         ),
         facts=facts,
     )
+
+
+def _advice(told: _Told, late: bool, paired: bool) -> str:
+    if not late:
+        return "Overlap it with compute, fuse it, or send less."
+    if paired:
+        return "Balance the stages of the pipeline or use more micro-batches; look at the other rank's own trace."
+    return f"Look at {f'the trace of {told.whom}' if told.whom else 'the late rank'}: what does it do before?"
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What the recording tells of the exposed time of some calls: how much was waiting, and by what it is known
+    ("tasks", "table", "sizes", "" unknown). `peer` is the rank within the group that was waited for, `rank` the same as a
+    rank of the whole job, -1 unknown; `first` whether most of the waiting was in the first collective of the recording."""
+
+    waited_ns: int
+    by: str
+    sure: bool
+    peer: int = -1
+    rank: int = -1
+    peer_ns: int = 0
+    first: bool = False
+
+    @property
+    def whom(self) -> str:
+        """The rank that was waited for, or ""."""
+        return (
+            f"rank {self.rank}"
+            if self.rank >= 0
+            else f"rank {self.peer} of its group"
+            if self.peer >= 0
+            else ""
+        )
+
+    def text(self, lost: int) -> str:
+        """The split in a sentence or two."""
+        of = f", {duration(self.peer_ns)} of it for {self.whom}" if self.whom else ""
+        wait, rest = duration(self.waited_ns), duration(lost - self.waited_ns)
+        if self.by == "tasks":
+            of = (
+                f", {duration(self.peer_ns)} of it for rank {self.peer} of the group"
+                if self.peer >= 0
+                else ""
+            )
+            out = f"For {wait} they move no bytes and wait for other ranks{of}; {rest} is transfer."
+        elif self.by == "table":
+            out = f"Their transfers take {rest} at most; the other {wait} they wait for other ranks{of}."
+        elif self.by == "sizes":
+            return (
+                f"{wait} is longer than the shortest calls of the same size (late ranks), {rest} is transfer."
+            )
+        else:
+            return "Message sizes were not recorded, so waiting for late ranks cannot be told from transfer."
+        if self.first:
+            out += (
+                " Most of the waiting is in the first collective recorded: a rank that began to record late is late "
+                "there too. Record several steps to be sure."
+            )
+        return out
+
+
+def _split(run: Run, rows: npt.NDArray[np.intp], exposed: Int64) -> _Told:
+    """Waiting and transfer of some collectives, by the best source that knows most of them."""
+    split, lost = run.communication.split, int(exposed.sum())
+    at = split.of(rows)
+    hccl = split.wait_ns[at]
+    if int(exposed[hccl >= 0].sum()) < KNOWN * lost:
+        sized = run.timeline.arg_ints("In msg nelems", -1)[rows] >= 0
+        waited = int(np.minimum(_waiting(run, rows), exposed).sum())
+        late = waited >= 0.5 * lost
+        return _Told(waited, "sizes", not late) if sized.all() else _Told(0, "", False)
+    waits = np.minimum(np.maximum(hccl, 0), exposed)
+    waited = int(waits.sum())
+    tasks = int(waits[split.by_tasks[at]].sum()) >= KNOWN * waited
+    first = int(waits[rows == int(run.communication.first(rows))].sum()) >= 0.5 * waited
+    peer, peer_ns = -1, 0
+    rank = -1
+    if tasks and waited:
+        peers = split.peer[at]
+        sums = {
+            p: int(np.minimum(split.peer_wait_ns[at], waits)[peers == p].sum())
+            for p in np.unique(peers[peers >= 0]).tolist()
+        }
+        best = max(sums, key=lambda p: sums[p], default=-1)
+        if best >= 0 and sums[best] >= SAME_PEER * waited:
+            peer, peer_ns = best, sums[best]
+    else:
+        rank, peer_ns = _latest(run, rows, waits)
+    return _Told(waited, "tasks" if tasks else "table", True, peer, rank, peer_ns, first and waited > 0)
+
+
+def _latest(run: Run, rows: npt.NDArray[np.intp], waits: Int64) -> tuple[int, int]:
+    """The recorded rank that most of the waiting was for, by the other ranks' tables, and how much; (-1, 0) unknown."""
+    sums: dict[int, int] = {}
+    for row, wait in zip(rows.tolist(), waits.tolist(), strict=True):
+        rank = run.communication.last_to_come(row) if wait else -1
+        sums[rank] = sums.get(rank, 0) + wait
+    best = max(sums, key=lambda r: sums[r], default=-1)
+    return (best, sums[best]) if best >= 0 and sums[best] >= SAME_PEER * int(waits.sum()) else (-1, 0)
 
 
 def _waiting(run: Run, rows: npt.NDArray[np.intp]) -> Int64:

@@ -839,6 +839,15 @@ class _Reader:
         for key, column in (("src rank", source), ("dst rank", target), ("size(Byte)", size)):
             given = column[hit] != MISSING
             self.rank.builder.add_args(sources[given], key, ARG_INT, column[hit][given])
+        for key, column_name, enum in (
+            ("transport type", "transportType", "ENUM_HCCL_TRANSPORT_TYPE"),
+            ("link type", "linkType", "ENUM_HCCL_LINK_TYPE"),
+        ):
+            (numbers,) = self.db.ints("COMMUNICATION_TASK_INFO", column_name)
+            texts = {int(i): str(n) for i, n in self.db.rows(enum, "id", "name") if isinstance(i, int)}
+            codes = self.strings.codes([texts.get(k, "") for k in numbers[hit].tolist()]).astype(np.int64)
+            told = np.isin(numbers[hit], list(texts))
+            self.rank.builder.add_args(sources[told], key, ARG_STRING, codes[told])
 
     def _link_operators(
         self, framework: tuple[Int64, Int64, Int64], targets: Int64, target_ids: Int64

@@ -8,7 +8,7 @@
 A line is a lane and its items; a lane may go on in later lines; lines that begin with `#` are remarks.
 
 lanes    `host`, `host2` ... threads; `stream7` a stream of device 0, `gpu1.stream7` of device 1;
-         `label` a lane of labels. `rank3.` before any of them puts it on a rank.
+         `label` a lane of labels, `plane3` one of the small tasks of collectives. `rank3.` before any of them puts it on a rank.
 items    `prefix:name@start..end`, times in microseconds with decimals; `@start` alone has no length.
 names    outside quotes `_` is a space; inside double quotes everything stands for itself.
 after    `#12` the correlation id, `^34` the External id, `{key=value;key=value}` arguments: JSON values,
@@ -62,7 +62,7 @@ _ITEM = re.compile(
     r"(?:#(?P<correlation>\w+))?(?:\^(?P<external>\w+))?(?:\{(?P<args>[^{}]*)\})?(?=\s|$)"
 )
 _LANE = re.compile(
-    r"(?:rank(?P<rank>\d+)\.)?(?:host(?P<thread>\d*)|(?:gpu(?P<device>\d+)\.)?stream(?P<stream>\d+)|(?P<label>label\d*))$"
+    r"(?:rank(?P<rank>\d+)\.)?(?:host(?P<thread>\d*)|(?:gpu(?P<device>\d+)\.)?(?:stream(?P<stream>\d+)|plane(?P<plane>\d+))|(?P<label>label\d*))$"
 )
 
 
@@ -162,6 +162,10 @@ def _track(lane: str) -> Track:
         return Track(
             f"stream {stream}", "device", rank, device, f"GPU {device}", device=device, stream=stream
         )
+    if match["plane"]:
+        device = int(match["device"] or 0)
+        name = f"Communication: Plane {match['plane']}"
+        return Track(name, "label", rank, device, f"GPU {device}", device=device)
     if match["label"]:
         return Track(match["label"], "label", rank, process, "python")
     thread = int(match["thread"] or 1)

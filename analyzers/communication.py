@@ -1,0 +1,311 @@
+"""How the time of HCCL operations splits: bytes on their way, waiting for other ranks, and for which rank.
+
+Two sources, the better one first:
+
+* the small tasks of an operation on its planes. Data tasks move bytes to or from another rank; `Notify_Wait` tasks
+  wait for a rank's signal. Bytes move while any data task runs; the operation waits while one waits and none moves
+  bytes. On RDMA a wait holds the transfer itself, so there the tasks do not tell.
+* communication.json (or its database form): what the transfers of an operation took, added up over its links. They
+  run side by side, so their sum is the most that the operation can have moved bytes for; the rest it waited. The
+  table's own Wait and Transit Time are those of one plane and miss what the others wait for.
+
+Without either nothing is known: the length of an operation alone does not tell waiting from transfer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stallscope.profiler import intervals
+from stallscope.profiler.kinds import Kind
+from stallscope.profiler.timeline import Bool, Int64
+
+if TYPE_CHECKING:
+    from stallscope.analyzers.run import Run
+
+Rows = npt.NDArray[np.intp]
+
+NO_RANK = 0xFFFFFFFF
+"""What HCCL writes where a task has no partner."""
+
+SAME_NS = 1_000_000
+"""A table entry and an operation of one name that begin this near each other are the same; the table's start is a
+float of 16 digits."""
+
+ON_CHIP = ("ON_CHIP", "LOCAL")
+"""Links and transports that leave no chip."""
+
+_NUMBERED = re.compile(r"__\d+(?:_\d+)*$")
+"""What HCCL appends to each call's name: group, index, and so on."""
+
+
+def base_name(name: str) -> str:
+    """The operation without the number of the call.
+
+    >>> base_name("hcom_allReduce__586_0_1")
+    'hcom_allReduce'
+    """
+    return _NUMBERED.sub("", name)
+
+
+@dataclass(frozen=True)
+class Split:
+    """How the time of each collective splits; columns of shape (k,), one per collective row of the timeline.
+
+    `wait_ns` is -1 where nothing tells it; what is not waiting is transfer and its set-up. `peer` is the rank (within
+    the group) that was waited for longest, -1 unknown; `by_tasks` whether the tasks told it, which is exact, or the
+    table, which tells the least.
+    """
+
+    rows: Rows
+    wait_ns: Int64
+    peer: Int64
+    peer_wait_ns: Int64
+    by_tasks: Bool
+
+    @cached_property
+    def known(self) -> Bool:
+        return np.asarray(self.wait_ns >= 0, np.bool_)
+
+    def of(self, rows: Rows) -> npt.NDArray[np.intp]:
+        """Where some collective rows stand in the columns."""
+        return np.searchsorted(self.rows, rows)
+
+
+@dataclass(frozen=True)
+class Transfers:
+    """Single transfers between ranks; columns of shape (t,). `source` and `target` are ranks within their group."""
+
+    rows: Rows
+    bytes: Int64
+    dur_ns: Int64
+    source: Int64
+    target: Int64
+    transport: npt.NDArray[np.intp]
+    transports: list[str]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+class Communication:
+    """What is known of the collectives of a run beyond their length."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+    @cached_property
+    def ranks(self) -> list[dict[str, Any]]:
+        """The ranks of an Ascend recording, empty for other recordings."""
+        told = self.run.session.facts.get("ascend")
+        ranks = told.get("ranks") if isinstance(told, dict) else None
+        return [r for r in ranks if isinstance(r, dict)] if isinstance(ranks, list) else []
+
+    @cached_property
+    def rows(self) -> Rows:
+        return self.run.timeline.rows(Kind.COLLECTIVE)
+
+    @cached_property
+    def split(self) -> Split:
+        """The collectives with what they waited."""
+        n = len(self.rows)
+        split = Split(self.rows, np.full(n, -1, np.int64), np.full(n, -1, np.int64), np.zeros(n, np.int64),
+                      np.zeros(n, bool))  # fmt: skip
+        if n:
+            for key in self._places():
+                self._by_tasks(split, key)
+            self._by_table(split)
+        return split
+
+    def _places(self) -> list[tuple[int, int]]:
+        """Rank and device of every track with collectives."""
+        tracks = self.run.timeline.tracks
+        used = np.unique(self.run.timeline.spans.track[self.rows]).tolist()
+        return sorted({(tracks[t].rank, tracks[t].device) for t in used})
+
+    def _on(self, rows: Rows, key: tuple[int, int]) -> Bool:
+        tracks = self.run.timeline.tracks
+        mine = np.array([(t.rank, t.device) == key for t in tracks], bool)
+        return np.asarray(mine[self.run.timeline.spans.track[rows]], np.bool_)
+
+    def first(self, rows: Rows) -> int:
+        """The collective that began first on the device of some collectives, before or among them."""
+        tracks, spans = self.run.timeline.tracks, self.run.timeline.spans
+        track = tracks[int(spans.track[rows[0]])]
+        mine = self.rows[self._on(self.rows, (track.rank, track.device))]
+        return int(mine[int(np.argmin(spans.start_ns[mine]))])
+
+    # -- tasks ---------------------------------------------------------------------------------------
+
+    @cached_property
+    def _tasks(self) -> Rows:
+        """Rows of the small tasks on planes."""
+        timeline = self.run.timeline
+        planes = np.array(
+            [t.role == "label" and ": Plane" in t.name for t in timeline.tracks] or [False], bool
+        )
+        rows = timeline.rows(Kind.DEVICE_ANNOTATION)
+        return np.asarray(rows[planes[timeline.spans.track[rows]]], np.intp)
+
+    @cached_property
+    def _is_wait(self) -> Bool:
+        return np.asarray(self.run.timeline.match_names(is_notify_wait)[self._tasks], np.bool_)
+
+    @cached_property
+    def transfers(self) -> Transfers:
+        """Every task that moved bytes between two ranks."""
+        timeline, rows = self.run.timeline, self._tasks
+        size = timeline.arg_ints("size(Byte)", 0)[rows]
+        source, target = (timeline.arg_ints(f"{end} rank", NO_RANK)[rows] for end in ("src", "dst"))
+        link, links = timeline.arg_values("link type", rows)
+        transport, transports = timeline.arg_values("transport type", rows)
+        names = sorted({str(x) for x in [*links, *transports]} | {""})
+        at = _codes(link, links, names)
+        # a link says more than a transport: SDMA moves bytes over HCCS, PCIE and SIO
+        at = np.where(at == names.index(""), _codes(transport, transports, names), at)
+        local = np.isin(at, [names.index(t) for t in ON_CHIP if t in names])
+        moved = (size > 0) & (source != target) & (target != NO_RANK) & ~local & ~self._is_wait
+        return Transfers(rows[moved], size[moved], timeline.spans.dur_ns[rows[moved]], source[moved], target[moved],
+                         at[moved], names)  # fmt: skip
+
+    def _by_tasks(self, split: Split, key: tuple[int, int]) -> None:
+        timeline, spans = self.run.timeline, self.run.timeline.spans
+        mine = np.flatnonzero(self._on(self.rows, key))
+        tasks, moved = self._tasks[self._on(self._tasks, key)], self.transfers
+        if len(tasks) == 0:
+            return
+        waits = tasks[self._is_wait[self._on(self._tasks, key)]]
+        data = moved.rows[self._on(moved.rows, key)]
+        rdma = np.array(["RDMA" in t or "ROCE" in t for t in moved.transports])
+        start, end = spans.start_ns[self.rows[mine]], spans.end_ns[self.rows[mine]]
+        order = np.argsort(start, kind="stable")
+        mine, start, end = mine[order], start[order], end[order]
+        # of operations that run at the same time the tasks cannot be told apart
+        alone = np.append(True, start[1:] >= np.maximum.accumulate(end)[:-1])
+        alone &= np.append(start[1:] >= end[:-1], True)
+        remote = moved.rows[rdma[moved.transport]]
+        remote = remote[self._on(remote, key)]
+        told = alone & (_inside(start, end, spans.start_ns[tasks]) > 0)
+        told &= _inside(start, end, spans.start_ns[remote]) == 0
+        busy = intervals.union(spans.start_ns[data], spans.end_ns[data])
+        waiting = intervals.subtract(intervals.union(spans.start_ns[waits], spans.end_ns[waits]), busy)
+        at = mine[told]
+        split.wait_ns[at] = intervals.covered(waiting, start[told], end[told])
+        split.by_tasks[at] = True
+        peer = timeline.arg_ints("dst rank", -1)[waits]
+        # in a ring the neighbour that is waited for may wait for the next one itself
+        codes, algorithms = timeline.arg_values("alg_type", self.rows[mine])
+        direct = np.array([*("MESH" in str(a).upper() for a in algorithms), False], bool)[codes]
+        op = np.searchsorted(start, spans.start_ns[waits], side="right") - 1
+        known = (op >= 0) & (peer >= 0) & (peer != NO_RANK)
+        known[known] = (told & direct)[op[known]] & (spans.start_ns[waits[known]] < end[op[known]])
+        self._peers(split, mine, op[known], peer[known], spans.dur_ns[waits[known]])
+
+    def _peers(self, split: Split, mine: Rows, op: Rows, peer: Int64, took: Int64) -> None:
+        if len(op) == 0:
+            return
+        pair, at = np.unique(np.stack([op.astype(np.int64), peer]), axis=1, return_inverse=True)
+        sums = np.zeros(pair.shape[1], np.int64)
+        np.add.at(sums, np.asarray(at).reshape(-1), took)
+        order = np.lexsort((sums, pair[0]))
+        last = order[np.append(pair[0][order][1:] != pair[0][order][:-1], True)]
+        where = mine[pair[0][last]]
+        split.peer[where], split.peer_wait_ns[where] = pair[1][last], sums[last]
+
+    # -- table ---------------------------------------------------------------------------------------
+
+    def _by_table(self, split: Split) -> None:
+        timeline, spans = self.run.timeline, self.run.timeline.spans
+        rank_of = np.array([t.rank for t in timeline.tracks], np.int64)[spans.track[self.rows]]
+        for rank in self.ranks:
+            entries = rank.get("communication")
+            if not isinstance(entries, list):
+                continue
+            open_ = np.flatnonzero((split.wait_ns < 0) & (rank_of == rank.get("rank", -1)))
+            by_name: dict[str, Rows] = {}
+            for code in np.unique(spans.name[self.rows[open_]]).tolist():
+                by_name[timeline.strings[code]] = open_[spans.name[self.rows[open_]] == code]
+            for entry in entries:
+                found = by_name.get(str(entry.get("name")))
+                waited = table_wait_ns(entry)
+                if found is None or waited is None:
+                    continue
+                begin = round(float(entry.get("start_us", 0.0)) * 1000) - timeline.origin_ns
+                away = np.abs(spans.start_ns[self.rows[found]] - begin)
+                best = int(np.argmin(away))
+                if away[best] <= SAME_NS:
+                    row = found[best]
+                    split.wait_ns[row] = min(waited, int(spans.dur_ns[self.rows[row]]))
+
+    @cached_property
+    def _by_operation(self) -> dict[tuple[str, str, int], dict[int, int]]:
+        """Name, group and step of each operation in the tables to its length on each rank (ns)."""
+        out: dict[tuple[str, str, int], dict[int, int]] = {}
+        for rank in self.ranks:
+            for entry in rank.get("communication") or []:
+                key = (str(entry.get("name")), str(entry.get("group")), int(entry.get("step", -1)))
+                out.setdefault(key, {})[int(rank.get("rank", -1))] = int(entry.get("elapse_ns", 0))
+        return out
+
+    def last_to_come(self, row: int) -> int:
+        """The rank among those recorded that came last to a collective: it is in it for the shortest time. -1 where
+        the tables of other ranks do not hold it, or where it waited itself, for a rank that was not recorded."""
+        timeline = self.run.timeline
+        name, rank = timeline.name(row), timeline.track_of(row).rank
+        known = [ranks for (op, _, _), ranks in self._by_operation.items() if op == name and rank in ranks]
+        if len(known) != 1 or len(known[0]) < 2:
+            return -1
+        lengths = known[0]
+        last = min(lengths, key=lambda r: lengths[r])
+        return last if last != rank and 2 * lengths[last] <= lengths[rank] else -1
+
+    # -- links ---------------------------------------------------------------------------------------
+
+    def packets(self) -> Iterator[tuple[str, int, int, int]]:
+        """Packets of all operations by size: transport, bytes of one, count, and what these took in all (ns)."""
+        for rank in self.ranks:
+            for entry in rank.get("communication") or []:
+                for link in entry.get("links", []):
+                    for packet in link.get("packets", []):
+                        yield link["transport"], packet["bytes"], packet["count"], packet["ns"]
+
+
+def table_wait_ns(entry: dict[str, Any]) -> int | None:
+    """The least time a table entry moved no bytes, or None where it does not tell.
+
+    Transfers of one operation run side by side: their sum is the most it can have spent on them.
+    """
+    links = [x for x in entry.get("links", []) if x.get("transport") != "SDMA"] or entry.get("links", [])
+    moved = sum(int(link.get("transit_ns", 0)) for link in links)
+    elapse, waited = int(entry.get("elapse_ns", 0)), int(entry.get("wait_ns", 0))
+    if moved > 0:
+        return max(elapse - moved, 0)
+    return waited if waited > 0 else None
+
+
+def is_notify_wait(name: str) -> bool:
+    """Whether a task of this name waits for a signal of another rank."""
+    return name.lower().replace("_", " ") == "notify wait"
+
+
+def _codes(codes: npt.NDArray[np.int32], values: list[Any], names: list[str]) -> npt.NDArray[np.intp]:
+    """Codes into `values` (-1 none) as codes into `names`; INVALID_TYPE and N/A count as none."""
+    none = names.index("")
+    table = [none if str(v) in ("INVALID_TYPE", "N/A") else names.index(str(v)) for v in values]
+    return np.array([*table, none], np.intp)[codes]
+
+
+def _inside(start: Int64, end: Int64, moments: Int64) -> npt.NDArray[np.intp]:
+    """How many moments lie in each of some disjoint spans, by start."""
+    sorted_ = np.sort(moments)
+    return np.searchsorted(sorted_, end, side="left") - np.searchsorted(sorted_, start, side="left")
+
+
+__all__ = ["Communication", "Split", "Transfers", "base_name", "is_notify_wait", "table_wait_ns"]
