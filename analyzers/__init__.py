@@ -28,6 +28,12 @@ from stallscope.analyzers.rules import (
     inefficient_kernel,
     launch_bound_step,
     memory_bound_kernel,
+    npu_ai_cpu,
+    npu_alignment,
+    npu_core_use,
+    npu_frequency,
+    npu_fusion,
+    npu_pipes,
     scheduler_idle,
     small_grid_kernel,
     step_drift,
@@ -65,6 +71,12 @@ RULES: dict[str, Rule] = {
         Rule.from_module(exposed_collective),
         Rule.from_module(warm_up),
         Rule.from_module(step_drift),
+        Rule.from_module(npu_ai_cpu),
+        Rule.from_module(npu_pipes),
+        Rule.from_module(npu_core_use),
+        Rule.from_module(npu_alignment),
+        Rule.from_module(npu_frequency),
+        Rule.from_module(npu_fusion),
     ]
 }
 

@@ -87,7 +87,7 @@ class Pipes:
 
         Bound: it runs until the next busy pipe binds. Bound by none: until the busiest pipe is busy at 0.8.
         """
-        side, pipe, ratio = self.busiest
+        _, pipe, ratio = self.busiest
         if self.bound == "unbound":
             return min(1.0, ratio / BUSY)
         binding = MEMORY if self.bound == "memory-bound" else (pipe,)

@@ -60,7 +60,7 @@ def check(run: Run, limits: Limits) -> Iterator[Finding]:
     small = [
         g
         for g in run.work.groups
-        if _is_small(run, g, limits) and not kernelwords.claimed_elsewhere(run, g, chained)
+        if is_small(run, g, limits) and not kernelwords.claimed_elsewhere(run, g, chained)
     ]
     for same in kernelwords.by_operator(small):
         factors = {int(r): _factor(run, g) for g in same for r in g.rows}
@@ -72,7 +72,8 @@ def check(run: Run, limits: Limits) -> Iterator[Finding]:
             yield _finding(run, same, saved)
 
 
-def _is_small(run: Run, group: Group, limits: Limits) -> bool:
+def is_small(run: Run, group: Group, limits: Limits) -> bool:
+    """Whether a group's kernels are long, leave most cores empty, and are far from both roofs."""
     chip = run.chips.get(group.device)
     if chip is None or not chip.cores or group.point is None or group.cost is None or not group.blocks:
         return False
