@@ -159,7 +159,8 @@ def device_summary(run: Run, number: int, view: DeviceView) -> DeviceSummary:
         idle_classes=run.idle[number].totals(),
         gap_classes=view.gaps.totals(),
         gap_counts=view.gaps.counts(),
-        facts={"start_ns": view.first_ns, "events": len(view.rows)},
+        facts={"start_ns": view.first_ns, "events": len(view.rows)}
+        | ({"label": run.rank_labels[number]} if number in run.rank_labels else {}),
     )
 
 

@@ -33,7 +33,7 @@ from stallscope.analyzers.trust import Trust
 from stallscope.analyzers.work import Work
 from stallscope.profiler import intervals, kinds
 from stallscope.profiler.activity import Segments, filled, flatten
-from stallscope.profiler.device import DeviceView, device_views, whole_view
+from stallscope.profiler.device import DeviceView, device_views, rank_labels, whole_view
 from stallscope.profiler.intervals import IntervalSet
 from stallscope.profiler.kinds import Kind
 from stallscope.profiler.session import Session
@@ -136,6 +136,11 @@ class Run:
     def pressure(self) -> dict[int, Pressure]:
         """How far the host is ahead of each device."""
         return {number: pressure(self, view) for number, view in self.devices.items()}
+
+    @cached_property
+    def rank_labels(self) -> dict[int, str]:
+        """What to call the devices of several ranks; empty where there is one rank."""
+        return rank_labels(self.timeline)
 
     def device_name(self, number: int) -> str:
         """The name the source gave a device, or ""."""
@@ -411,11 +416,22 @@ class Run:
     @cached_property
     def series(self) -> list[PhaseSeries]:
         """The steps of each phase in order, with their warm-up told apart."""
-        return series(self.steps, self._step_overhead)
+        return series(self.leading_steps, self._step_overhead)
+
+    @cached_property
+    def leading_steps(self) -> list[Step]:
+        """The steps of one rank, the first of those with most steps: every rank goes through the same steps, and they
+        are counted once."""
+        tracks = self.timeline.tracks
+        of = [tracks[s.track].rank if s.track >= 0 else -1 for s in self.steps]
+        if len(set(of)) < 2:
+            return self.steps
+        rank = max(sorted(set(of)), key=of.count)
+        return [s for s, r in zip(self.steps, of, strict=True) if r == rank]
 
     def _step_overhead(self, steps: tuple[Step, ...]) -> Int64:
         """What of each step, up to the next one, its device was idle; without a device its length."""
-        starts = np.array([s.start_ns for s in self.steps], np.int64)
+        starts = np.array([s.start_ns for s in self.leading_steps], np.int64)
         begin = np.array([s.start_ns for s in steps], np.int64)
         if not self.idle:
             return np.array([s.dur_ns for s in steps], np.int64)
@@ -433,7 +449,7 @@ class Run:
     @cached_property
     def _warm_up(self) -> IntervalSet:
         """When warm-up steps ran, on the host clock; each reaches to the start of the step after it."""
-        starts = np.array([s.start_ns for s in self.steps], np.int64)
+        starts = np.array([s.start_ns for s in self.leading_steps], np.int64)
         begin, end = [], []
         for phase in self.series:
             for step in phase.steps[: phase.warm_up]:
@@ -477,7 +493,7 @@ class Run:
     def step_index(self, phase: PhaseSeries, host_ns: Int64) -> npt.NDArray[np.intp]:
         """The number within a phase of the step at each moment (up to the start of its next step), else -1."""
         at = np.searchsorted(phase.start_ns, host_ns, side="right") - 1
-        starts = np.array([s.start_ns for s in self.steps], np.int64)
+        starts = np.array([s.start_ns for s in self.leading_steps], np.int64)
         whole = np.searchsorted(starts, host_ns, side="right") - 1
         same = starts[np.maximum(whole, 0)] == phase.start_ns[np.maximum(at, 0)]
         return np.where((at >= 0) & same, at, -1).astype(np.intp)

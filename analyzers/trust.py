@@ -254,7 +254,7 @@ class Trust:
         if not slow:
             return Check("warm-up", "ok", 0, "the recording holds no warm-up steps")
         return Check("warm-up", "note", slow,
-                     f"the first {slow} of {len(self.run.steps)} steps are warm-up and left out of the findings",
+                     f"the first {slow} of {len(self.run.leading_steps)} steps are warm-up and left out of the findings",
                      count=slow)  # fmt: skip
 
 

@@ -119,7 +119,7 @@ def _main_series(run: Run) -> PhaseSeries | None:
 def period_ns(run: Run, series: PhaseSeries) -> int:
     """The median time from step to step where they follow each other, else the median step."""
     steps = series.steps[series.warm_up :]
-    numbers = {id(s): i for i, s in enumerate(run.steps)}
+    numbers = {id(s): i for i, s in enumerate(run.leading_steps)}
     at = np.array([numbers[id(s)] for s in steps])
     starts = np.array([s.start_ns for s in steps], np.int64)
     follows = np.diff(at) == 1
@@ -138,7 +138,9 @@ def _device_line(run: Run) -> str:
     if "device" not in run.has:
         return ""
     view = run.whole
-    return f"device busy {share(view.busy_ns, view.span_ns)} of {duration(view.span_ns)}, idle {duration(view.idle_ns)}"
+    which = "device" if len(run.devices) == 1 else f"at least one of {len(run.devices)} devices"
+    idle = "idle" if len(run.devices) == 1 else "all idle"
+    return f"{which} busy {share(view.busy_ns, view.span_ns)} of {duration(view.span_ns)}, {idle} {duration(view.idle_ns)}"
 
 
 def _idle_line(run: Run) -> str:

@@ -71,15 +71,14 @@ def process_label(track: Track) -> str:
     """The process of a track, or its device, as a person calls it.
 
     >>> process_label(Track("stream 7", "device", rank=2, device=0, stream=7))
-    'rank 2 / device 0'
+    'rank 2 device 0'
     """
     parts = [f"rank {track.rank}"] if track.rank >= 0 else []
     if track.device >= 0:
-        parts.append(f"device {track.device}")
-    else:
-        number = "" if track.process in (-1, "") else str(track.process)
-        name = track.process_name or "process"
-        parts.append(name if not number or number in name else f"{name} {number}")
+        return " ".join([*parts, f"device {track.device}"])
+    number = "" if track.process in (-1, "") else str(track.process)
+    name = track.process_name or "process"
+    parts.append(name if not number or number in name else f"{name} {number}")
     return one_line(" / ".join(parts))
 
 

@@ -82,8 +82,13 @@ def device_parts(device: DeviceSummary) -> dict[str, int]:
     }
 
 
+def device_title(device: DeviceSummary) -> str:
+    """ "device 0", or in a session of several ranks "rank 1 device 0"; the id tells these apart but reads as neither."""
+    return str(device.facts.get("label") or f"device {device.id}")
+
+
 def device_label(device: DeviceSummary) -> str:
-    return f"device {device.id}" + (f" ({device.name})" if device.name else "")
+    return device_title(device) + (f" ({device.name})" if device.name else "")
 
 
 def breakdown(devices: Sequence[DeviceSummary]) -> Figure | None:
@@ -91,7 +96,7 @@ def breakdown(devices: Sequence[DeviceSummary]) -> Figure | None:
     if not devices:
         return None
     parts = [device_parts(d) for d in devices]
-    labels = [f"device {d.id}" + (f"<br>{plot_text(d.name, 40)}" if d.name else "") for d in devices]
+    labels = [device_title(d) + (f"<br>{plot_text(d.name, 40)}" if d.name else "") for d in devices]
     scale, unit = axis_unit(max(d.span_ns for d in devices))
     data = []
     for key, _ in DEVICE_PARTS:

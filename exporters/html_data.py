@@ -304,8 +304,10 @@ class _Packer:
                 for n in sorted(mine, key=lambda n: _natural(tracks[n].stream))
             ]
             page += [self._span_track(n, by_track.pop(n)) for n in labels]
-            label = f"Device {max(device, 0)}" + (f" · {name}" if name else "")
-            self._group(label + (f" · rank {rank}" if many_ranks else ""), "device", page, key)
+            label = (
+                f"Rank {max(rank, 0)} device {max(device, 0)}" if many_ranks else f"Device {max(device, 0)}"
+            )
+            self._group(label + (f" · {name}" if name else ""), "device", page, key)
 
     def _gap_strips(self, key: int) -> list[PageTrack]:
         """The idle time of one device, cut where its cause changes."""
@@ -326,7 +328,7 @@ class _Packer:
         if len(first) > MAX_GAPS:
             chosen = np.sort(np.argpartition(end - start, len(first) - MAX_GAPS)[-MAX_GAPS:])
             self.left_out.append(
-                f"device {key}: only the longest {MAX_GAPS:,} of {len(first):,} pieces of idle time are drawn."
+                f"{self.run.rank_labels.get(key, f'device {key}')}: only the longest {MAX_GAPS:,} of {len(first):,} pieces of idle time are drawn."
             )
         cause = pieces.cause[first][chosen]
         names = np.full(len(IDLE_CLASSES), -1, np.int64)

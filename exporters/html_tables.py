@@ -97,7 +97,15 @@ def _chart_rows(report: Report, name: str) -> list[dict[str, Any]]:
         ]
     if name == "steps":
         return phase_rows(report.steps)
-    return report.tables.get(name, [])
+    return _named_devices(report, report.tables.get(name, []))
+
+
+def _named_devices(report: Report, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of several ranks with "rank 1 device 0" instead of the number that tells the devices apart."""
+    labels = {d.id: d.facts["label"] for d in report.devices if "label" in d.facts}
+    if not labels or not rows or "device" not in rows[0]:
+        return rows
+    return [row | {"device": labels.get(row["device"], row["device"])} for row in rows]
 
 
 def tables(report: Report) -> Markup:
@@ -125,7 +133,9 @@ def tables(report: Report) -> Markup:
     for name, rows in report.tables.items():
         if name == "lanes":  # lines over time: drawn on the timeline
             continue
-        named.append((name, TABLE_TITLES.get(name, name.replace("_", " ").capitalize()), rows))
+        named.append(
+            (name, TABLE_TITLES.get(name, name.replace("_", " ").capitalize()), _named_devices(report, rows))
+        )
     boxes: list[Content] = [_table_box(name, title, rows) for name, title, rows in named if rows]
     if not report.devices:
         boxes.insert(0, el("p", f"Kernels, devices: {NO_DEVICE}.", class_="more"))

@@ -129,7 +129,7 @@ def _devices(page: _Page, report: Report) -> None:
     for device in report.devices[:MAX_DEVICES]:
         page.row(
             table,
-            page.text(f"{device.id} {device.name}"[:24].strip(), cut=True),
+            page.text(f"{_device(device)} {device.name}"[:32].strip(), cut=True),
             duration(device.span_ns),
             duration(device.busy_ns),
             share(device.busy_ns, device.span_ns),
@@ -165,11 +165,16 @@ def _idle_bars(page: _Page, device: DeviceSummary) -> None:
     page.show(table)
 
 
+def _device(device: DeviceSummary) -> str:
+    """The number of a device, or with several ranks "rank 1 device 0"."""
+    return str(device.facts.get("label") or device.id)
+
+
 def _idle_line(page: _Page, device: DeviceSummary) -> None:
     told = [f"{name} {share(ns, device.idle_ns)}" for name, ns in _idle_classes(device)]
     if told:
         table = page.grid("lw")
-        page.row(table, f"idle {device.id}", ", ".join(told))
+        page.row(table, f"idle {_device(device)}", ", ".join(told))
         page.show(table)
 
 

@@ -214,9 +214,31 @@ def _device_keys(timeline: Timeline) -> Int64:
     )
 
 
+def rank_labels(timeline: Timeline) -> dict[int, str]:
+    """What to call the devices of several ranks ("rank 1 device 0"), by the keys of `device_views`; empty for one."""
+    tracks = [t for t in timeline.tracks if t.role == "device"]
+    if len({t.rank for t in tracks}) < 2:
+        return {}
+    keys = _device_keys(timeline)
+    return {
+        int(keys[i]): f"rank {max(t.rank, 0)} device {max(t.device, 0)}"
+        for i, t in enumerate(timeline.tracks)
+        if t.role == "device"
+    }
+
+
 def whole_view(timeline: Timeline) -> DeviceView:
     """All devices as one: unions over everything."""
     return DeviceView(timeline, ALL_DEVICES, timeline.device_work())
 
 
-__all__ = ["ALL_DEVICES", "DEVICE_WORK", "GAP_CLASSES", "DeviceView", "Gaps", "device_views", "whole_view"]
+__all__ = [
+    "ALL_DEVICES",
+    "DEVICE_WORK",
+    "GAP_CLASSES",
+    "DeviceView",
+    "Gaps",
+    "device_views",
+    "rank_labels",
+    "whole_view",
+]

@@ -131,3 +131,21 @@ def test_small_faulty_recordings_raise_no_alarm(shared: Path, case: str) -> None
     (path,) = (shared / "cases").glob(f"{case}-*.json")
 
     assert analyze(load(path)).findings == []
+
+
+def test_steps_of_several_ranks_are_counted_once_and_devices_are_called_by_rank() -> None:
+    """Two ranks go through the same two steps; a number like 1000 tells the devices apart but is nobody's name."""
+    lanes = ""
+    for rank in (0, 1):
+        lanes += f"""
+        rank{rank}.host     mark:"ProfilerStep#1"@0..300 rt:aclrtLaunchKernel@10..14#{rank}1 mark:"ProfilerStep#2"@300..600 rt:aclrtLaunchKernel@310..314#{rank}2
+        rank{rank}.stream7  kernel:MatMulV3@20..280#{rank}1 kernel:MatMulV3@320..580#{rank}2
+        """
+    report = analyze(timeline(lanes))
+
+    assert len(report.steps) == 4
+    assert report.run.steady_steps("other") == 2
+    assert [(d.id, d.facts["label"]) for d in report.devices] == [
+        (0, "rank 0 device 0"),
+        (1000, "rank 1 device 0"),
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from io import BytesIO, StringIO, TextIOWrapper
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from rich.console import Console
 
 from stallscope.analyzers import analyze
 from stallscope.analyzers.finding import Finding, KernelTotal, Report, RuleOutcome, Verdict, Where
-from stallscope.exporters import terminal
+from stallscope.exporters import exporter, terminal
 from stallscope.profiler.notes import Note
 from stallscope.profiler.readers import load
 from stallscope.profiler.session import Session
@@ -129,3 +130,16 @@ def test_a_real_trace_fits_the_terminal(shared: Path) -> None:
     session = load(shared / "cases" / "c19-pdl-overlap.json")
     text = shown(session, analyze(session))
     assert "moe_gemm_a" in text and max(len(line) for line in text.splitlines()) <= 80
+
+
+@pytest.mark.parametrize("name", ["text", "html", "chrome"])
+def test_devices_of_several_ranks_are_called_by_rank(name: str, tmp_path: Path) -> None:
+    lanes = "".join(f"""
+        rank{rank}.host     rt:aclrtLaunchKernel@10..14#{rank}1 rt:aclrtLaunchKernel@310..314#{rank}2
+        rank{rank}.stream7  kernel:MatMulV3@20..280#{rank}1 kernel:MatMulV3@320..580#{rank}2
+        """ for rank in (0, 3))  # fmt: skip
+    session = timeline(lanes)
+    module = exporter(name)
+    module.export(session, analyze(session), tmp_path / "out")
+    text = (tmp_path / "out").read_bytes().decode().lower()
+    assert "rank 3 device 0" in text and not re.search(r"device 3000|>3000<|idle 3000\b", text)
