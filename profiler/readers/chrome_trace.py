@@ -84,6 +84,7 @@ _IGNORED_PHASES = {
     "c": "clock syncs",
     "R": "marks",
 }
+_KNOWN_PHASES = "XBEbenSFiICstfM" + "".join(_IGNORED_PHASES)
 _LAUNCH_ARROWS = ("ac2g", "async_gpu")
 _ON_DEVICE = np.isin(np.arange(len(Kind)), [int(k) for k in (*DEVICE_WORK, Kind.DEVICE_WAIT)])
 _IS_WORK = np.isin(np.arange(len(Kind)), [int(k) for k in DEVICE_WORK])
@@ -123,6 +124,9 @@ class _Interpreter:
         self.texts = raw.strings.texts
         self.lanes = self._lanes()
         self.told_by_id = np.zeros(0, np.int64)
+        self.timeless = np.zeros(0, np.intp)
+        # broken times lie outside of these; set where there are any
+        self.first_ns, self.last_ns = NO_TIME + 1, (1 << 63) - 1
 
     def session(self) -> Session:
         kind = self._kinds()
@@ -279,25 +283,54 @@ class _Interpreter:
         """Drop spans without a time, keep those without a length as points, say how many."""
         work = _IS_WORK[kind]
         timeless = ts == NO_TIME
-        # a device record with ts 0 and dur 0 among later ones lost its time stamp (buffer overflow)
-        lost = work & (ts == 0) & (dur == 0)
-        if lost.any() and int(np.median(ts[~timeless])) <= 10**6:
-            lost[:] = False
-        bad_length = ~timeless & ~lost & ((dur < 0) | (dur > _MAX_DURATION_NS))
-        odd = lost | bad_length
-        self.notes.add("span-without-time", "data_loss", "spans without a readable start were left out",
-                       int(timeless.sum()), self._first(events, timeless))  # fmt: skip
+        far = self._far(ts, timeless)
+        lost = self._lost_stamps(ts, dur, work, timeless | far)
+        far &= ~lost
+        bad_length = ~(timeless | lost | far) & ((dur < 0) | (dur > _MAX_DURATION_NS))
+        odd = lost | bad_length | far
+        self.timeless = events[timeless]
         self.notes.add("device-record-without-timestamp", "data_loss",
                        "device records lost their time stamp in the profiler and were left out",
                        int(lost.sum()), self._first(events, lost))  # fmt: skip
+        self.notes.add("time-out-of-range", "data_loss",
+                       "spans lie over 30 days away from all others: their times are broken, and they were left out",
+                       int(far.sum()), self._first(events, far))  # fmt: skip
         self.notes.add("invalid-duration", "data_loss",
                        "spans had a missing, negative or impossible duration; kept as points without length",
                        int(bad_length.sum()), self._first(events, bad_length))  # fmt: skip
-        self.notes.add("invalid-times", "warning", "events had invalid or missing times", int(odd.sum()))
+        self.notes.add("invalid-times", "warning", "events had invalid or missing times", int(odd.sum()),
+                       self._first(events, odd))  # fmt: skip
         if bad_length.any():
             dur = np.where(bad_length, 0, dur)
-        keep = ~(timeless | lost)
+        keep = ~(timeless | lost | far)
         return (events, ts, dur) if keep.all() else (events[keep], ts[keep], dur[keep])
+
+    def _far(self, ts: Int64, timeless: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Which spans start over 30 days from the middle one: no recording is that long, their time is broken."""
+        none: npt.NDArray[np.bool_] = np.zeros(len(ts), bool)
+        known = ts[~timeless] if timeless.any() else ts
+        if len(known) == 0 or int(known.max()) - int(known.min()) <= _MAX_DURATION_NS:
+            return none
+        middle = int(np.partition(known, len(known) // 2)[len(known) // 2])
+        self.first_ns, self.last_ns = middle - _MAX_DURATION_NS, middle + _MAX_DURATION_NS
+        far: npt.NDArray[np.bool_] = ~timeless & ((ts < self.first_ns) | (ts > self.last_ns))
+        return far
+
+    @staticmethod
+    def _lost_stamps(
+        ts: Int64, dur: Int64, work: npt.NDArray[np.bool_], odd: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.bool_]:
+        """Which device records lost their time stamp (buffer overflow): without length, and at 0 or far off.
+
+        Where other events are at 0 too, that is when the recording begins.
+        """
+        at_zero = work & (dur == 0) & (ts == 0)
+        if at_zero.any():
+            others = ts[~(at_zero | odd)]
+            if len(others) == 0 or int(others.min()) <= 0:
+                at_zero[:] = False
+        lost: npt.NDArray[np.bool_] = at_zero | (work & (dur == 0) & odd & (ts != NO_TIME))
+        return lost
 
     def _first(self, events: npt.NDArray[np.intp], mask: npt.NDArray[np.bool_]) -> str:
         if not mask.any():
@@ -309,7 +342,7 @@ class _Interpreter:
     def _begin_end(self, kind: npt.NDArray[np.int8]) -> tuple[npt.NDArray[np.intp], Int64, Int64]:
         """Pair B and E per thread: E closes the innermost open B; an open B runs to the end."""
         raw = self.raw
-        edges = np.flatnonzero(((raw.ph == ord("B")) | (raw.ph == ord("E"))) & (raw.ts_ns != NO_TIME))
+        edges = np.flatnonzero(((raw.ph == ord("B")) | (raw.ph == ord("E"))) & self._timed())
         if len(edges) == 0:
             return _no_spans()
         edges = edges[np.argsort(raw.ts_ns[edges], kind="stable")]
@@ -337,7 +370,7 @@ class _Interpreter:
         """Pair async begin and end by (category, id); each id gets a lane of its own."""
         raw = self.raw
         starts, ends = (ord("b"), ord("S")), (ord("e"), ord("F"))
-        edges = np.flatnonzero(_phase_in(raw.ph, *starts, *ends) & (raw.ts_ns != NO_TIME))
+        edges = np.flatnonzero(_phase_in(raw.ph, *starts, *ends) & self._timed())
         if len(edges) == 0:
             return _no_spans()
         edges = edges[np.argsort(raw.ts_ns[edges], kind="stable")]
@@ -363,9 +396,15 @@ class _Interpreter:
             kind[begin] = Kind.OTHER
         return _span_columns(spans)
 
+    def _timed(self) -> npt.NDArray[np.bool_]:
+        """Which events have a time that can be true."""
+        ts = self.raw.ts_ns
+        timed: npt.NDArray[np.bool_] = (ts >= self.first_ns) & (ts <= self.last_ns)
+        return timed
+
     def _last_time(self) -> int:
         raw = self.raw
-        timed = raw.ts_ns != NO_TIME
+        timed = self._timed()
         length = np.where((raw.dur_ns > 0) & (raw.dur_ns <= _MAX_DURATION_NS), raw.dur_ns, 0)
         return int((raw.ts_ns[timed] + length[timed]).max()) if timed.any() else 0
 
@@ -543,7 +582,7 @@ class _Interpreter:
 
     def _instants(self) -> None:
         raw = self.raw
-        points = np.flatnonzero(_phase_in(raw.ph, ord("i"), ord("I"), ord("n")) & (raw.ts_ns != NO_TIME))
+        points = np.flatnonzero(_phase_in(raw.ph, ord("i"), ord("I"), ord("n")) & self._timed())
         if len(points) == 0:
             return
         is_memory = raw.name[points] == raw.strings.find("[memory]")
@@ -571,7 +610,7 @@ class _Interpreter:
     def _counters(self) -> None:
         """One counter per (name, argument): a C event may carry several values."""
         raw = self.raw
-        is_counter = (raw.ph == ord("C")) & (raw.ts_ns != NO_TIME)
+        is_counter = (raw.ph == ord("C")) & self._timed()
         if not is_counter.any():
             return
         n = len(raw)
@@ -588,12 +627,23 @@ class _Interpreter:
 
     def _leftovers(self) -> None:
         raw = self.raw
+        counts = np.bincount(raw.ph, minlength=256).tolist()
         for phase, what in _IGNORED_PHASES.items():
             self.notes.add(f"ignored-{what.replace(' ', '-')}", "info", f"{what} ({phase} events) are not read",
-                           int((raw.ph == ord(phase)).sum()))  # fmt: skip
-        unknown = (raw.ph == 0) & ~((raw.ts_ns != NO_TIME) & (raw.dur_ns != NO_TIME))
-        self.notes.add("skipped-elements", "info", "elements of the event list that are no events were skipped",
-                       int(unknown.sum()))  # fmt: skip
+                           counts[ord(phase)])  # fmt: skip
+        other = {chr(i): n for i, n in enumerate(counts) if n and i and chr(i) not in _KNOWN_PHASES}
+        self.notes.add("ignored-phases", "info", "events of other phases are not read", sum(other.values()),
+                       ", ".join(f"{phase!r}: {n}" for phase, n in list(other.items())[:5]))  # fmt: skip
+        unknown = raw.ph == 0
+        skipped = int(unknown.sum()) + len(self.timeless)
+        if skipped == 0:
+            return
+        first = min([*np.flatnonzero(unknown)[:1].tolist(), *self.timeless[:1].tolist()])
+        text = "elements of the event list that are no events were skipped"
+        if len(self.timeless):
+            text += f"; {len(self.timeless)} of them are spans without a readable start"
+        many = len(self.timeless) > max(10, len(raw) // 100)
+        self.notes.add("skipped-elements", "data_loss" if many else "info", text, skipped, f"event {first}")
 
     # -- facts -------------------------------------------------------------------------------------
 

@@ -1,0 +1,79 @@
+"""More of the faults real trace files have: each kind at other places, in other dialects and sizes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.events import Case, call, count, durations_us, kernel, op
+
+BASE = [op("aten::mm", 1000, 20), call("cudaLaunchKernel", 1005, 4, 1), call("cudaLaunchKernel", 1010, 4, 2),
+        kernel("good", 1020, 50, 2)]  # fmt: skip
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Case:
+    return Case(tmp_path)
+
+
+# -- times ------------------------------------------------------------------------------------------
+
+YEAR_US = 31_536_000e6
+
+
+@pytest.mark.parametrize("at", [0, 2, 4])
+@pytest.mark.parametrize("ts", [1000 + YEAR_US, -1_767_225_600_000_000])
+@pytest.mark.parametrize("what", ["kernel", "operator"])
+def test_a_span_far_from_all_others_does_not_stretch_the_window(
+    case: Case, ts: float, what: str, at: int
+) -> None:
+    odd = kernel("odd", ts, 5, 1) if what == "kernel" else op("odd", ts, 5)
+    session, report = case.read([*BASE[:at], odd, *BASE[at:]])
+
+    assert "odd" not in durations_us(session)
+    assert (report.headline.busy_ns, report.headline.host_span_ns) == (50_000, 20_000)
+    note = session.notes.get("time-out-of-range")
+    assert note is not None
+    assert (note.count, note.severity, note.first) == (1, "data_loss", f"event {at}: odd")
+    assert count(session, "invalid-times") == 1
+
+
+@pytest.mark.parametrize("first_us", [1, 100, 1000, 1_715_594_400_000_000])
+def test_device_records_at_zero_have_lost_their_stamp_wherever_the_recording_begins(
+    case: Case, first_us: int
+) -> None:
+    events: list[Any] = [call("hipLaunchKernel", first_us + i, 1, i + 1, "hip_runtime") for i in range(20)]
+    events += [kernel("lost", 0, 0, i + 1) for i in range(19)] + [kernel("good", first_us + 50, 10, 20)]
+    session, report = case.read(events)
+
+    assert count(session, "device-record-without-timestamp") == 19
+    assert (report.headline.device_events, report.headline.busy_ns) == (1, 10_000)
+
+
+def test_a_recording_that_begins_at_zero_keeps_its_first_record(case: Case) -> None:
+    _, report = case.read([op("aten::mm", 0, 20), kernel("memset", 0, 0), kernel("k", 10, 10)])
+
+    assert report.headline.device_events == 2
+
+
+def test_events_of_phases_without_a_meaning_here_are_counted(case: Case) -> None:
+    session, _ = case.read([*BASE, {"ph": "q", "ts": 5, "name": "x"}, {"ph": "V", "ts": 5, "name": "x"}])
+
+    note = session.notes.get("ignored-phases")
+    assert note is not None
+    assert (note.count, note.first) == (2, "'V': 1, 'q': 1")
+
+
+@pytest.mark.parametrize(
+    "element", [{}, None, "text", 5, [], {"name": "x", "ts": 1100, "dur": 5}, {"ph": None}]
+)
+@pytest.mark.parametrize("at", [0, 2, 4])
+def test_any_element_that_is_no_event_is_skipped_with_its_place(case: Case, element: Any, at: int) -> None:
+    session, report = case.read([*BASE[:at], element, *BASE[at:]])
+
+    assert (len(session.timeline), report.headline.busy_ns) == (4, 50_000)
+    note = session.notes.get("skipped-elements")
+    assert note is not None
+    assert (note.count, note.severity, note.first) == (1, "info", f"event {at}")
