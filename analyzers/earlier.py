@@ -29,7 +29,10 @@ MOST_LATER = 20_000
 
 
 def earlier_kernels(work: Work, calls: Calls) -> dict[int, int]:
-    """Kernels without a launch, each with the row of the kernel it repeats."""
+    """Kernels without a launch, each with the row of the kernel it repeats.
+
+    Kernels that tell their own shapes (NPU) need no other to be known by.
+    """
     found: dict[int, int] = {}
     spans = work.timeline.spans
     rows = work.attribution.device_rows
@@ -42,7 +45,7 @@ def earlier_kernels(work: Work, calls: Calls) -> dict[int, int]:
         first = int(np.argmax(linked)) if linked.any() else 0
         if LEAST <= first <= MOST_EARLIER and not linked[:first].any():
             found |= _matched(work, calls, call_of, mine[:first], mine[first : first + MOST_LATER])
-    return found
+    return {row: same for row, same in found.items() if call_of[row] < 0}
 
 
 def _matched(work: Work, calls: Calls, call_of: Int64, before: Rows, after: Rows) -> dict[int, int]:

@@ -14,6 +14,7 @@ from stallscope.analyzers.registry import NotAnalysable
 from stallscope.analyzers.replay import Change
 from stallscope.profiler import intervals
 from stallscope.profiler.kinds import Kind
+from stallscope.profiler.links import submitters
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run
@@ -94,13 +95,14 @@ class GraphUse:
         """The change that makes each of these steps one graph launch; calls that wait stay as they are.
 
         With `between_replays` only what lies from the first to the last replay of a step joins. Raises NotAnalysable
-        where another thread makes the launches than the one that decides on them (a task queue).
+        where several threads ask for launches. Behind a task queue the asking becomes one as well.
         """
         replay = self.run.replay
-        tracks = self.run.timeline.spans.track
-        if any((tracks[u.launches] != replay.main_track).any() for u in uses):
+        spans = self.run.timeline.spans
+        if any((spans.track[submitters(spans, u.launches)] != replay.main_track).any() for u in uses):
             raise NotAnalysable(
-                "other threads make some of the launches (a task queue, autograd): what a graph saves cannot be priced"
+                "other threads than the leading one ask for some of the launches (autograd): what a graph saves "
+                "cannot be priced"
             )
         joins = {int(r) for r in replay.calls[replay.wait_op < 0]}
         groups = []

@@ -63,7 +63,7 @@ def price(run: Run, lost_ns: int, change: Change) -> Price:
     events = len(run.whole.rows) + int(np.count_nonzero(run.is_launch))
     if not change or run.priced_events + events > BUDGET or not replayable(run):
         return Price(lost_ns, "idle time")
-    if tracks - {run.replay.main_track}:
+    if tracks - run.replay.known_tracks:
         return Price(lost_ns, "idle time")  # what a second thread waits for is not in the recording
     run.priced_events += events
     gain = min(run.replay.gain_ns(change), round(AHEAD * lost_ns))

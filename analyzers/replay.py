@@ -3,7 +3,9 @@
 The model. A host thread is a chain of device-related calls with host work between them. A device event
 starts when its stream is free, its launch has reached the device and what it waits for on other streams is
 done. A waiting call (a synchronise, a copy that blocks, a launch into a full queue) ends when the device event
-it waits for does. Every edge keeps the delay that was observed on it; an edge that did not bind keeps the
+it waits for does. With a task queue (NPU) one thread asks and a second makes the calls: a call starts when the one
+before it is done and it was asked for, and a call of the first thread that needs an empty queue starts when the
+second is done. Every edge keeps the delay that was observed on it; an edge that did not bind keeps the
 typical delay of its kind, for the case that it binds after the change.
 
 What comes out is `recorded makespan - replayed makespan`. Whether to believe it is asked first: `model_error`
@@ -26,6 +28,7 @@ import numpy.typing as npt
 from stallscope.profiler import intervals
 from stallscope.profiler.intervals import IntervalSet
 from stallscope.profiler.kinds import Kind, is_blocking_copy_call, is_graph_launch
+from stallscope.profiler.links import submitters
 from stallscope.profiler.timeline import Int64
 
 if TYPE_CHECKING:
@@ -49,6 +52,9 @@ _SHORT_LAG_NS = 30_000
 
 _NEAR_NS = 10_000
 """A device event that starts this soon after an event of another stream ended was waiting for it."""
+
+_DRAIN_NS = 20_000
+"""A call that starts this soon after the other thread emptied the task queue was waiting for that."""
 
 _RETURN_NS = 2_000
 """A wait may be recorded to end this much before the device event it waited for (two clocks)."""
@@ -107,6 +113,7 @@ class Replay:
         self._position[self.calls] = np.arange(len(self.calls))
         self.op_call = self._op_calls()
         self._host_edges()
+        self._task_queue_edges()
         self._stream_edges()
         self._wait_edges()
         self._order = self._event_order()
@@ -118,7 +125,10 @@ class Replay:
         spans = self.timeline.spans
         chosen = (self.run.is_launch | self.run.is_sync) & (spans.kind == Kind.RUNTIME)
         linked = spans.launch_row[self.ops]
-        chosen[linked[linked >= 0]] = True
+        linked = linked[linked >= 0]
+        chosen[linked] = True
+        asked = np.unique(submitters(spans, linked))
+        chosen[asked[spans.kind[asked] == Kind.QUEUE]] = True
         rows = np.flatnonzero(chosen)
         rows = (
             rows[[self.timeline.tracks[int(t)].role == "host" for t in spans.track[rows]]]
@@ -156,6 +166,62 @@ class Replay:
         self.host_ns = self.call_start - self.host_from
         self.main_track = self._leading_track()
         self.follows_main = self._waits_for_work()
+
+    def _task_queue_edges(self) -> None:
+        """Which call asked for each call of another thread, and which call had emptied the queue before each."""
+        n = len(self.calls)
+        self.ask_call = np.full(n, NONE, np.int64)
+        self.ask_lag = np.zeros(n, np.int64)
+        self.drain_call = np.full(n, NONE, np.int64)
+        self.drain_lag = np.zeros(n, np.int64)
+        if n == 0:
+            return
+        asked = submitters(self.timeline.spans, self.calls)
+        ask = np.where(asked != self.calls, self._position[asked], NONE)
+        lag = self.call_start - self.call_start[np.maximum(ask, 0)]
+        self.ask_call = np.where((ask >= 0) & (lag > 0), ask, NONE)
+        mine = np.flatnonzero(self.ask_call >= 0)
+        if len(mine) == 0:
+            return
+        asked_end = self.call_end[self.ask_call[mine]]
+        starved = asked_end > self.host_from[mine]
+        starved |= self.prev_call[mine] < 0
+        lag, host = lag[mine], self.host_ns[mine]
+        self.typical_ask_lag = _typical(lag[starved], 3_000)
+        self.ask_lag[mine] = np.where(starved, lag, np.minimum(lag, self.typical_ask_lag))
+        self.host_ns[mine] = np.where(starved, np.minimum(host, _typical(host[~starved], 2_000)), host)
+        self.follows_main[mine] = False
+        self._drain_edges(mine)
+
+    def _drain_edges(self, passed_on: npt.NDArray[np.intp]) -> None:
+        """Calls a thread makes itself after it had asked for others: most first wait until the queue is empty."""
+        asking = np.sort(self.ask_call[passed_on])
+        by_ask = passed_on[np.argsort(self.ask_call[passed_on], kind="stable")]
+        track = self.call_track[asking]
+        for own in np.unique(track).tolist():
+            askers = asking[track == own]
+            workers = by_ask[track == own]
+            calls = np.flatnonzero(self.call_track == own)
+            calls = calls[~np.isin(calls, askers)]
+            at = np.searchsorted(askers, calls) - 1
+            calls, last = calls[at >= 0], workers[at[at >= 0]]
+            lag = self.call_start[calls] - self.call_end[last]
+            drains = (lag >= 0) & (self.call_end[last] > self.host_from[calls])
+            waited = drains & (lag <= _DRAIN_NS)
+            self.drain_call[calls[lag >= 0]] = last[lag >= 0]
+            self.drain_lag[calls] = np.where(waited, lag, 0)
+            # what the thread did meanwhile is not known, but it was not what the call waited for
+            self.host_ns[calls[waited]] = np.minimum(self.host_ns[calls[waited]], lag[waited])
+
+    @cached_property
+    def known_tracks(self) -> set[int]:
+        """Threads whose order is known: the leading one, and those that only make the calls it asks for."""
+        passing = np.unique(self.call_track[self.ask_call >= 0]).tolist()
+        alone = [t for t in passing if (self.ask_call[self.call_track == t] >= 0).all()]
+        asked = self.ask_call[np.isin(self.call_track, alone) & (self.ask_call >= 0)]
+        return {self.main_track} | (
+            set(alone) if (self.call_track[asked] == self.main_track).all() else set()
+        )
 
     def _leading_track(self) -> int:
         """The thread the others wait for: of those that call, the one with most operators and Python, else calls.
@@ -391,6 +457,7 @@ class Replay:
         prev_call, prev_op = self.prev_call.tolist(), self.prev_op.tolist()
         other_op, other_lag = self.other_op.tolist(), self.other_lag.tolist()
         on_start, follows = self.wait_on_start.tolist(), self.follows_main.tolist()
+        asks, ask_lag, drains, drain_lag = self._queue_edges(change, typical)
         recorded_start, recorded_end = self.call_start.tolist(), self.call_end.tolist()
         is_main = (self.call_track == self.main_track).tolist()
         nth, stream_of = self.nth.tolist(), self.stream_of.tolist()
@@ -414,6 +481,12 @@ class Replay:
                     begin = ends[before] + host[index]
                 else:
                     begin = recorded_start[index]
+                asker, emptied = asks[index], drains[index]
+                if asker >= 0:
+                    asked = starts[asker] + ask_lag[index]
+                    begin = max(begin, asked) if before >= 0 else asked
+                if emptied >= 0:
+                    begin = max(begin, ends[emptied] + drain_lag[index])
                 full = first_op_of[index]
                 if full >= 0:
                     room = nth[full] - QUEUE_DEPTH
@@ -447,6 +520,21 @@ class Replay:
                 stream_starts[stream_of[index]].append(begin)
         last = max([*ends, *op_ends], default=0)
         return Outcome(last - self._recorded_start, op_starts, op_ends)
+
+    def _queue_edges(
+        self, change: Change, typical: bool
+    ) -> tuple[list[int], list[int], list[int], list[int]]:
+        """Who asked for each call and who emptied the queue before it, with delays; a wait that is gone needs neither."""
+        ask, drain, lag = self.ask_call.copy(), self.drain_call.copy(), self.ask_lag.copy()
+        for row in change.no_wait:
+            if (call := int(self._position[row])) >= 0:
+                drain[call] = NONE
+        # what joined another launch is not asked for any more
+        joined = [int(self._position[r]) for group in change.as_graph for r in group[1:]]
+        ask[[call for call in joined if call >= 0]] = NONE
+        if typical and (self.ask_call >= 0).any():
+            lag = np.minimum(lag, self.typical_ask_lag)
+        return ask.tolist(), lag.tolist(), drain.tolist(), self.drain_lag.tolist()
 
     def _first_ops(self, op_call: list[int]) -> list[int]:
         first = [NONE] * len(self.calls)
@@ -489,8 +577,10 @@ class Replay:
             return
         first, rest = calls[0], calls[1:]
         op_call[np.isin(op_call, rest)] = first
-        host[rest] = 0
-        own[rest] = 0
+        asked = self.ask_call[rest]
+        for gone in (np.array(rest), asked[(asked >= 0) & (asked != self.ask_call[first])]):
+            host[gone] = 0
+            own[gone] = 0
 
     def _lags(self, typical: bool, change: Change) -> tuple[list[int], list[int], list[int]]:
         stream_lag, launch_lag, wait_lag = (

@@ -121,7 +121,10 @@ def attribute(
     device = timeline.device_work()
     owner = _owners(timeline, device)
     own_shapes = timeline.has_arg("Input Shapes")[device]
-    by = np.where((owner < 0) & own_shapes, device, owner).astype(np.int64)
+    # a kernel tells its shapes better than an operator that no call, only an arrow, ties it to
+    launch = spans.launch_row[device]
+    loose = (owner < 0) | ((launch >= 0) & (spans.kind[np.maximum(launch, 0)] == Kind.OPERATOR))
+    by = np.where(loose & own_shapes, device, owner).astype(np.int64)
     at = np.flatnonzero(by >= 0)
     # by call, then by duration, so that the last of each group is its longest
     at = at[np.lexsort((spans.dur_ns[device[at]], by[at]))]

@@ -300,10 +300,13 @@ def _overlap(view: View) -> list[dict[str, Any]]:
 
 
 def _links(view: View) -> list[dict[str, Any]]:
-    """torch_to_npu: from the innermost operator to the task, numbered by the task's start."""
+    """torch_to_npu: from the innermost operator to the task, numbered by the task's start.
+
+    torch_npu finds the operator through the CANN call: where that record is lost, so is the link.
+    """
     out = []
     for task in view.tasks:
-        if task.op is None or task.kind == "EVENT_WAIT_SQE":
+        if task.op is None or task.kind == "EVENT_WAIT_SQE" or task.connection not in view.called:
             continue
         number = view.epoch(task.start_ns)
         pid, tid = pid_of(view, "Ascend Hardware", task.device), task.stream

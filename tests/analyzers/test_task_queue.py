@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stallscope.analyzers.replay import Change
 from stallscope.analyzers.run import Run
 from stallscope.profiler.kinds import Kind
 from stallscope.profiler.links import submitters
@@ -32,8 +33,11 @@ def span(name: str, pid: int, tid: int, start: int, dur: int, cat: str = "", **a
     }
 
 
-def recording(tmp_path: Path, enqueue: int, dequeue: int, second: int) -> Run:
-    """Kernel 0 ends at 110 us; kernel 1 is enqueued, dequeued and started at the given microseconds."""
+def recording(tmp_path: Path, enqueue: int, dequeue: int, second: int, wait: int = 0) -> Run:
+    """Kernel 0 ends at 110 us; kernel 1 is enqueued, dequeued and started at the given microseconds.
+
+    With `wait` the first thread waits for the stream from there on, until 1 us after the kernel.
+    """
     names = {PYTHON: "Python", CANN: "CANN", NPU: "Ascend Hardware"}
     events: list[dict[str, Any]] = [
         {"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": name}}
@@ -49,6 +53,9 @@ def recording(tmp_path: Path, enqueue: int, dequeue: int, second: int) -> Run:
             span("Node@launch", CANN, WORKER, emptied + 2, 4, level="node", connection_id=i + 1),
             span(f"k{i}", NPU, 2, started, 10, "", **{"Task Type": "AI_CORE", "connection_id": i + 1}),
         ]
+    if wait:
+        end = second + 11
+        events.append(span("AscendCL@aclrtSynchronizeStream", CANN, MAIN, wait, end - wait, level="acl"))
     path = tmp_path / "trace_view.json"
     path.write_text(json.dumps(events))
     return Run(load(path))
@@ -92,3 +99,46 @@ def test_without_a_queue_the_launch_asked_itself(tmp_path: Path, kind: Kind) -> 
     rows = run.timeline.rows(kind)
     outside = rows[spans.parent[rows] < 0]
     assert submitters(spans, outside).tolist() == outside.tolist()
+
+
+def python_gone(run: Run) -> Change:
+    """The first thread's Python between the two kernels left out."""
+    times = (np.array([110_000], np.int64), np.array([495_000], np.int64))
+    begin = run.timeline.rows(Kind.KERNEL)[:1]
+    shift = int(run.timeline.spans.start_ns[begin[0]]) - 100_000
+    return Change(host_cuts=[(run.replay.main_track, (times[0] + shift, times[1] + shift), 0.0)])
+
+
+def test_what_the_asking_thread_saves_arrives_behind_the_queue(tmp_path: Path) -> None:
+    run = recording(tmp_path, enqueue=500, dequeue=520, second=530)
+
+    assert run.timeline.tracks[run.replay.main_track].thread == MAIN
+    assert run.replay.self_error == 0
+    assert run.replay.gain_ns(python_gone(run)) == 385_000
+
+
+def test_it_arrives_nowhere_while_the_second_thread_is_the_late_one(tmp_path: Path) -> None:
+    run = recording(tmp_path, enqueue=90, dequeue=520, second=530)
+
+    assert run.replay.gain_ns(python_gone(run)) == 0
+
+
+def test_launches_behind_a_queue_become_one_and_so_does_the_asking(tmp_path: Path) -> None:
+    run = recording(tmp_path, enqueue=500, dequeue=520, second=530)
+    launches = run.timeline.spans.launch_row[run.timeline.rows(Kind.KERNEL)]
+
+    gain = run.replay.gain_ns(Change(as_graph=[tuple(int(r) for r in launches)]))
+
+    # the second kernel follows the first after 0.1 us instead of ending at 540
+    assert gain == 540_000 - 120_100
+
+
+def test_a_wait_that_first_lets_the_queue_run_empty_does_not_take_that_for_the_hosts_work(
+    tmp_path: Path,
+) -> None:
+    run = recording(tmp_path, enqueue=500, dequeue=800, second=810, wait=811)
+    launches = run.timeline.spans.launch_row[run.timeline.rows(Kind.KERNEL)]
+
+    gain = run.replay.gain_ns(Change(as_graph=[tuple(int(r) for r in launches)]))
+
+    assert gain == 821_000 - 121_100

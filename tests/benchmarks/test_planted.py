@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from benchmarks.planted.actions import (
@@ -39,6 +40,7 @@ from benchmarks.planted.score import compare, totals
 from benchmarks.planted.simulate import Machine, simulate
 from stallscope.analyzers import analyze
 from stallscope.analyzers.finding import Finding, Report, Severity, Where
+from stallscope.analyzers.run import Run
 from stallscope.profiler.readers import load
 
 FLAT = Machine(submit_ns=10, kernel_gap_ns=1, graph_gap_ns=2, wake_ns=3)
@@ -319,3 +321,40 @@ def test_scoring_takes_the_first_finding_and_counts_no_time_twice(
     assert len(healthy.findings) == 3
     assert "1/1 = 100.0%" in totals([result])
     assert "false findings when healthy   3 on 1 cases" in totals([healthy])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "p17-explicit-sync-step",
+        "p60-graph-break-attention",
+        "p73-copy-tax-casts+lost-launches",
+        "h16-late-window",
+    ],
+)
+def test_text_and_database_of_one_run_give_one_answer(name: str, tmp_path: Path) -> None:
+    text, db = (
+        analyze(load(write(CASES[name], form, tmp_path / form))) for form in ("ascend-text", "ascend-db")
+    )
+    assert text.verdict == db.verdict
+    assert text.headline == db.headline
+    assert [f.title for f in text.findings] == [f.title for f in db.findings]
+    for a, b in zip(text.findings, db.findings, strict=True):
+        assert (a.code, a.where, a.phase, a.severity, a.lost_ns, a.recoverable_ns) == (
+            b.code, b.where, b.phase, b.severity, b.lost_ns, b.recoverable_ns
+        )  # fmt: skip
+    assert [d.idle_classes for d in text.devices] == [d.idle_classes for d in db.devices]
+    assert [(k.name, k.count, k.total_ns) for k in text.kernels] == [
+        (k.name, k.count, k.total_ns) for k in db.kernels
+    ]
+    assert [(r.code, r.status, r.reason) for r in text.rules] == [
+        (r.code, r.status, r.reason) for r in db.rules
+    ]
+
+
+@pytest.mark.parametrize("form", ["kineto", "ascend-text"])
+def test_each_piece_of_device_work_is_counted_once(form: Form, tmp_path: Path) -> None:
+    run = Run(load(write(CASES["h16-late-window"], form, tmp_path)))
+    rows = np.concatenate([group.rows for group in run.work.groups])
+    assert len(rows) == len(np.unique(rows))
+    assert run.work.modelled_ns <= run.work.total_ns == sum(g.total_ns for g in run.work.groups)
