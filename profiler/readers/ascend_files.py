@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from stallscope.profiler.errors import InputError
 from stallscope.profiler.notes import Notes
+from stallscope.profiler.readers.ascend_content import content
 from stallscope.profiler.readers.ascend_rank import RankBuilder
 from stallscope.profiler.readers.ascend_table import DestroyedTimes, Table, read_table
 from stallscope.profiler.timeline import NO_TIME, Allocations, Int64
@@ -71,8 +72,8 @@ _PARALLEL = (
 def read_json(path: Path, notes: Notes) -> Any:
     """A JSON file, or None with a note where it cannot be used."""
     try:
-        return json.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError, RecursionError) as error:
+        return json.loads(content(path, notes).decode("utf-8-sig"))
+    except (OSError, InputError, ValueError, RecursionError, MemoryError) as error:
         notes.add(
             "side-file-unreadable",
             "warning",
@@ -86,7 +87,7 @@ def read_json(path: Path, notes: Notes) -> Any:
 def load_table(path: Path, notes: Notes) -> Table | None:
     """A CSV, or None with a note where it cannot be used; skipped rows are noted."""
     try:
-        table = read_table(path)
+        table = read_table(path, notes)
     except (OSError, InputError, MemoryError) as error:
         notes.add(
             "side-file-unreadable",

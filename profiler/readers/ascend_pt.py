@@ -20,6 +20,7 @@ from stallscope.profiler.errors import InputError
 from stallscope.profiler.notes import Note, Notes
 from stallscope.profiler.ranks import join_ranks
 from stallscope.profiler.readers import ascend_analysis, ascend_db, ascend_files, ascend_steps, ascend_trace
+from stallscope.profiler.readers.ascend_content import by_stem, ending, named, stem
 from stallscope.profiler.readers.ascend_rank import (
     Kernels,
     RankBuilder,
@@ -67,14 +68,14 @@ class Part:
 
 def is_output(folder: Path) -> bool:
     """Whether a folder holds analysed results (is an ASCEND_PROFILER_OUTPUT)."""
-    if (folder / "trace_view.json").is_file() or (folder / "kernel_details.csv").is_file():
+    if named(folder, "trace_view.json") or named(folder, "kernel_details.csv"):
         return True
     # op_statistic.csv and the like are also msprof's
     if _is_msprof(folder):
         return False
-    if any((folder / f"{name}.csv").is_file() for name in _TABLES):
+    if any(named(folder, f"{name}.csv") for name in _TABLES):
         return True
-    return (folder / "communication.json").is_file() or any(map(any, _databases(folder)))
+    return named(folder, "communication.json") is not None or any(map(any, _databases(folder)))
 
 
 def _databases(folder: Path) -> tuple[list[Path], list[Path]]:
@@ -119,7 +120,7 @@ def find_recordings(folder: Path) -> list[Path]:
 
 def _is_lone_table(path: Path) -> bool:
     """A kernel table under a name of its own, outside any recording."""
-    return path.suffix == ".csv" and is_kernel_table(header_of(path))
+    return ending(path) == ".csv" and is_kernel_table(header_of(path))
 
 
 def _is_msprof(folder: Path) -> bool:
@@ -296,8 +297,7 @@ def read_recording(folder: Path) -> Part:
     home = output.parent if output.name == OUTPUT else folder
     notes = Notes()
     facts = _settings(home, notes)
-    files = {p.stem: p for p in sorted(output.glob("*.csv"))}
-    files |= {p.stem: p for p in sorted(output.glob("*.json"))}
+    files = by_stem(output, ".csv", ".json")
     mains, analyses = _databases(output)
     if not is_output(output):
         return _exported_only(home, facts, notes)
@@ -372,13 +372,12 @@ def _not_analysed(home: Path) -> InputError:
 def _settings(home: Path, notes: Notes) -> dict[str, Any]:
     """Facts of profiler_info*.json and profiler_metadata.json."""
     facts: dict[str, Any] = {"rank": -1}
-    for path in sorted(home.glob("profiler_info*.json"))[:1]:
+    for path in sorted(home.glob("profiler_info*.json*"))[:1]:
         facts |= ascend_files.profiler_info(ascend_files.read_json(path, notes))
-        digits = re.search(r"_(\d+)\.json$", path.name)
+        digits = re.search(r"_(\d+)$", stem(path))
         if facts["rank"] < 0 and digits:
             facts["rank"] = int(digits[1])
-    metadata = home / "profiler_metadata.json"
-    if metadata.is_file():
+    if (metadata := named(home, "profiler_metadata.json")) is not None:
         facts |= ascend_files.profiler_metadata(ascend_files.read_json(metadata, notes))
     if facts["rank"] < 0 and isinstance(facts.get("parallel", {}).get("rank"), int):
         facts["rank"] = facts["parallel"]["rank"]
@@ -562,11 +561,11 @@ def _communication(
     files: dict[str, Path], analyses: list[Path], facts: dict[str, Any], rank: RankBuilder
 ) -> None:
     """communication.json and its matrix; analysis.db says the same where these are missing."""
-    for stem, key, convert in (
+    for name, key, convert in (
         ("communication", "communication", ascend_files.communication),
         ("communication_matrix", "communication_matrix", ascend_files.communication_matrix),
     ):
-        if stem in files and (document := ascend_files.read_json(files[stem], rank.notes)) is not None:
+        if name in files and (document := ascend_files.read_json(files[name], rank.notes)) is not None:
             facts[key] = convert(document)
     for path in analyses:
         try:

@@ -21,6 +21,8 @@ import numpy.typing as npt
 
 from stallscope.profiler.errors import InputError
 from stallscope.profiler.notes import Notes
+from stallscope.profiler.readers.ascend_content import ending, first_bytes
+from stallscope.profiler.readers.source import unpacked
 from stallscope.profiler.timeline import Int32, Int64, StringTable
 
 _MAGIC = b"SQLite format 3\x00"
@@ -34,33 +36,29 @@ MISSING = -(1 << 62)
 
 
 def is_database(path: Path) -> bool:
-    """Whether a file is SQLite by its content."""
-    try:
-        with path.open("rb") as file:
-            return file.read(16) == _MAGIC
-    except OSError:
-        return False
+    """Whether a file is SQLite by its content, plain or gzip."""
+    return first_bytes(path, 16) == _MAGIC
 
 
 def databases(folder: Path) -> list[Path]:
     """SQLite files of a folder, by name."""
     try:
-        return sorted(p for p in folder.iterdir() if p.suffix == ".db" and p.is_file() and is_database(p))
+        return sorted(p for p in folder.iterdir() if ending(p) == ".db" and p.is_file() and is_database(p))
     except OSError:
         return []
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[Database]:
-    """A database opened for reading only. Raises InputError for what is none or holds no table.
+    """A database opened for reading only, unpacked first if it is gzip. Raises InputError for what is none.
 
     SQLite creates files beside a database in write-ahead mode even when it only reads, and fails in a folder
     that cannot be written. So it is opened as immutable; where a log with unmerged pages lies beside it, a copy
     of both is opened instead.
     """
-    with tempfile.TemporaryDirectory(prefix="stallscope-") as scratch:
-        target = _with_log(path, Path(scratch))
-        uri = f"file:{_quoted(target)}?mode=ro" + ("" if target != path else "&immutable=1")
+    with unpacked(path) as plain, tempfile.TemporaryDirectory(prefix="stallscope-") as scratch:
+        target = _with_log(path, Path(scratch)) if plain == path else plain
+        uri = f"file:{_quoted(target)}?mode=ro" + ("&immutable=1" if target in (path, plain) else "")
         try:
             connection = sqlite3.connect(uri, uri=True)
         except SQL_ERRORS as error:

@@ -22,6 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from stallscope.profiler.errors import InputError
+from stallscope.profiler.notes import Notes
+from stallscope.profiler.readers.ascend_content import content, first_bytes
 from stallscope.profiler.timeline import NO_TIME, Int32, Int64
 
 UNIT_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
@@ -203,9 +205,9 @@ def _exact_ns(text: str, places: int) -> int:
     return int(exact) if exact.is_finite() and abs(exact) < 1 << 62 else NO_TIME
 
 
-def read_table(path: Path) -> Table:
-    """Read a CSV. An empty file is a table without rows; raises InputError for one that is no text."""
-    data = path.read_bytes()
+def read_table(path: Path, notes: Notes | None = None) -> Table:
+    """Read a CSV, plain or gzip. An empty file is a table without rows; raises InputError for what is no text."""
+    data = content(path, notes)
     if b"\0" in data[:4096]:
         raise InputError(path, "not a text file", "A CSV of the profiler was expected.")
     data = data.removeprefix(b"\xef\xbb\xbf")
@@ -223,8 +225,7 @@ def read_table(path: Path) -> Table:
 def header_of(path: Path) -> list[str]:
     """The canonical column names in the first line of a CSV; empty if it does not look like one."""
     try:
-        with path.open("rb") as file:
-            line = file.readline(1 << 16)
+        line = first_bytes(path).split(b"\n", 1)[0]
         if b"\0" in line or b"," not in line:
             return []
         row = next(csv.reader([line.decode("utf-8-sig", "replace")]))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 OUTPUT = "mindstudio_profiler_output"
 _FILE = re.compile(
-    r"^(?P<stem>[a-z][a-z0-9_]*?)(?:_slice_(?P<slice>\d{1,9}))?(?:_(?P<time>\d{10,20}))?\.(?P<end>json|csv|db)$"
+    r"^(?P<stem>[a-z][a-z0-9_]*?)(?:_slice_(?P<slice>\d{1,9}))?(?:_(?P<time>\d{10,20}))?\.(?P<end>json|csv|db)(?:\.gz)?$"
 )
 _STEMS = (
     "msprof",
@@ -130,7 +130,7 @@ def _near(a: str, b: str) -> bool:
 def _database(folder: Path) -> Path | None:
     """The newest msprof_*.db in a tree."""
     places = [folder, folder / OUTPUT]
-    found = [p for place in places if place.is_dir() for p in place.glob("msprof_*.db") if is_database(p)]
+    found = [p for place in places if place.is_dir() for p in place.glob("msprof_*.db*") if is_database(p)]
     return max(found, key=lambda p: p.name, default=None)
 
 
