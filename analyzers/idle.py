@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallscope.analyzers.waits import WaitBlocks, claims
+from stallscope.profiler import intervals
 from stallscope.profiler.device import (
     BEFORE_RECORDING,
     HOST,
@@ -27,6 +28,8 @@ from stallscope.profiler.device import (
     QUEUED_SHORT_NS,
     DeviceView,
 )
+from stallscope.profiler.intervals import IntervalSet
+from stallscope.profiler.kinds import Kind
 from stallscope.profiler.links import submitters
 from stallscope.profiler.timeline import Bool, Int64
 
@@ -195,7 +198,8 @@ class IdleAccount:
         cause = np.full(len(gaps), int(Cause.UNEXPLAINED), np.int8)
         cause[gaps.gap_class == QUEUED_SHORT] = Cause.QUEUE_LATENCY
         cause[(gaps.gap_class == QUEUED_SHORT) & self._starts_graph] = Cause.GRAPH_LAUNCH
-        cause[gaps.gap_class == QUEUED_LONG] = self._late
+        late = gaps.gap_class == QUEUED_LONG
+        cause[late] = self._late[late]
         cause[gaps.gap_class == BEFORE_RECORDING] = Cause.BEFORE_RECORDING
         cause[(gaps.gap_class == QUEUED_LONG) & self._at_edge] = Cause.BEFORE_RECORDING
         cause[self._inside_graph_call & (gaps.gap_class != BEFORE_RECORDING)] = Cause.GRAPH_LAUNCH
@@ -223,9 +227,34 @@ class IdleAccount:
         )
 
     @cached_property
-    def _late(self) -> Cause:
-        """What a long wait of launched work is: on one stream alone there is nothing to wait for but the driver."""
-        return Cause.DEPENDENCY if self.run.can_depend else Cause.LAUNCH_PATH
+    def _late(self) -> npt.NDArray[np.int8]:
+        """What a long wait of launched work is, per gap: on one stream alone there is nothing to wait for but the
+        driver. Where the device's own waits were recorded (NPU), one must be there to blame another stream for it.
+        A launch call that has not returned when its work begins is what the gap waited for. Shape (g,)."""
+        gaps = self.view.gaps
+        out = np.full(len(gaps), int(Cause.DEPENDENCY if self.run.can_depend else Cause.LAUNCH_PATH), np.int8)
+        waits = self._recorded_waits
+        if waits is not None and self.run.can_depend:
+            seen = intervals.covered(waits, gaps.start_ns, gaps.end_ns)
+            out[2 * seen < gaps.dur_ns] = Cause.QUEUE_LATENCY
+            open_ = self.run.timeline.spans.end_ns[np.maximum(gaps.launch, 0)] >= gaps.end_ns
+            out[(gaps.launch >= 0) & open_] = Cause.LAUNCH_PATH
+        return out
+
+    @cached_property
+    def _recorded_waits(self) -> IntervalSet | None:
+        """When any stream of the device waited for an event or a signal; None where such waits are not recorded."""
+        if not self.run.communication.ranks:
+            return None
+        timeline, spans = self.run.timeline, self.run.timeline.spans
+        home = {
+            (timeline.tracks[t].rank, timeline.tracks[t].device)
+            for t in np.unique(spans.track[self.view.rows])
+        }
+        rows = timeline.rows(Kind.DEVICE_WAIT)
+        mine = np.array([(t.rank, t.device) in home for t in timeline.tracks], bool)
+        rows = rows[mine[spans.track[rows]]]
+        return intervals.union(spans.start_ns[rows], spans.end_ns[rows]) if len(rows) else None
 
     @cached_property
     def _at_edge(self) -> Bool:
@@ -259,7 +288,7 @@ class IdleAccount:
         copy = self.run.is_wait[launch] & self.run.is_copy_call[launch]
         kind = np.where(graph, int(Cause.GRAPH_LAUNCH), int(Cause.LAUNCH_PATH))
         kind = np.where(copy, int(Cause.BLOCKING_COPY), kind)
-        waits = np.where(self._at_edge[host], int(Cause.BEFORE_RECORDING), int(self._late))
+        waits = np.where(self._at_edge[host], int(Cause.BEFORE_RECORDING), self._late[host])
         after = np.where(late & ~copy, waits, kind)
         columns = (
             np.concatenate([begin, returned]),

@@ -2,7 +2,8 @@
 
 ## What it finds
 Times in which the next work of a stream was launched already, but waited for work on another stream (a copy, a
-collective, another branch) or on another device, and no kernel ran beside that.
+collective, another branch) or on another device, and no kernel ran beside that. Where the device's own waits are on
+record (`EVENT_WAIT`, `Notify Wait` on NPUs) one must fill half of such a time; a pause without one is the device's own.
 
 ## Why it costs time
 The order between streams that an event sets is kept even where nothing else is ready: the device idles, or only
