@@ -274,7 +274,8 @@ _BLANK = re.compile(rb"[ \t\r\n,\0]*(?:\xef\xbb\xbf[ \t\r\n,\0]*)*")
 _KEY = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"\s*:\s*(?=[^\s])', re.DOTALL)
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _SCALAR = re.compile(rb"[^,}\]\s]+(?=[,}\]\s])")
-_EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
+# The quote before the key is lost where the value before it ends in a backslash (paths of Windows).
+_EVENTS = re.compile(rb'\btraceEvents"\s*:\s*\[')
 _EVENT_LINE = re.compile(rb'\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args)"\s*:')
 _LOOK_AHEAD = 1 << 16
 
