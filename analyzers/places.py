@@ -14,6 +14,7 @@ import numpy.typing as npt
 from stallscope.analyzers.finding import Where
 from stallscope.analyzers.frames import is_user_file, is_user_frame, is_waiting_frame, short_place
 from stallscope.analyzers.hostwords import is_garbage_collection
+from stallscope.profiler import kernels
 from stallscope.profiler.activity import Segments, flatten
 from stallscope.profiler.kinds import Kind
 from stallscope.profiler.timeline import Int32, Int64, Timeline
@@ -55,14 +56,7 @@ class Places:
 
     def nearest(self, rows: Rows, mask: npt.NDArray[np.bool_]) -> Rows:
         """For each row (-1 allowed) itself or its nearest ancestor inside `mask`, else -1."""
-        at = np.asarray(rows, np.intp).copy()
-        above = self.above
-        searching = np.flatnonzero((at >= 0) & ~mask[np.maximum(at, 0)])
-        while len(searching):
-            up = above[at[searching]]
-            at[searching] = up
-            searching = searching[(up >= 0) & ~mask[np.maximum(up, 0)]]
-        return at
+        return kernels.nearest(self.above, mask, rows).astype(np.intp, copy=False)
 
     @cached_property
     def above(self) -> Int32:

@@ -16,6 +16,8 @@
  * Kernels: each takes NumPy arrays, of which the last ones are written to, and returns a count
  */
 
+static size_t item_size(char kind) { return kind == 'q' ? 8 : kind == 'i' ? 4 : kind == 'h' ? 2 : 1; }
+
 static int take_arrays(Arrays *a, Py_buffer *view, PyObject *args, const char *items, int writable) {
     Py_ssize_t n = PyTuple_Size(args), fixed = (Py_ssize_t)strlen(items);
     if (n < fixed || n > MAX_ARRAYS) {
@@ -26,7 +28,7 @@ static int take_arrays(Arrays *a, Py_buffer *view, PyObject *args, const char *i
         int i = a->count, flags = PyBUF_SIMPLE | (i >= n - writable ? PyBUF_WRITABLE : 0);
         if (PyObject_GetBuffer(PyTuple_GetItem(args, i), &view[i], flags) < 0) return -1;
         /* the first kind repeats where there are more arrays than kinds */
-        size_t size = items[i < n - fixed ? 0 : i - (n - fixed)] == 'q' ? 8 : 4;
+        size_t size = item_size(items[i < n - fixed ? 0 : i - (n - fixed)]);
         a->at[i] = view[i].buf;
         a->length[i] = (size_t)view[i].len / size;
         if ((size_t)view[i].len % size || (uintptr_t)view[i].buf % size) {
@@ -67,6 +69,10 @@ KERNEL(covered, "qqqqq", 1)
 KERNEL(self_inside, "qqqqiq", 1)
 KERNEL(join, "qqqi", 1)
 KERNEL(group, "qii", 2)
+KERNEL(nearest, "ibqq", 1)
+KERNEL(flatten, "qiqqqqq", 3)
+KERNEL(order, "iqqq", 1)
+KERNEL(pick, "qihbqqq", 1)
 
 /* ---------------------------------------------------------------------------------------------
  * Columns handed to NumPy: the memory itself, not a copy
@@ -330,6 +336,10 @@ static PyMethodDef core_methods[] = {
     {"self_inside", core_self_inside, METH_VARARGS, "self_inside(set_start, set_end, start, end, parent, out)"},
     {"join", core_join, METH_VARARGS, "join(none, left, right, out)"},
     {"group", core_group, METH_VARARGS, "group(column, ..., code, first) -> count"},
+    {"nearest", core_nearest, METH_VARARGS, "nearest(above, mask, row, out)"},
+    {"flatten", core_flatten, METH_VARARGS, "flatten(row, parent, start, dur, out_start, out_end, out_row) -> count"},
+    {"order", core_order, METH_VARARGS, "order(track, start, dur, out)"},
+    {"pick", core_pick, METH_VARARGS, "pick((key, missing), event, key, tag, value, asked, out) -> hits that are no integers"},
     {NULL, NULL, 0, NULL},
 };
 

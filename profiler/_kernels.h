@@ -356,3 +356,196 @@ static ptrdiff_t kernel_group(const Arrays *a) {
     free(slot);
     return (ptrdiff_t)count;
 }
+
+/* ---------------------------------------------------------------------------------------------
+ * Walks over call trees
+ */
+
+/* Itself or the nearest ancestor inside of the mask. No walk is longer than there are rows: `above` may lead in
+ * a circle where a file says so. */
+static ptrdiff_t kernel_nearest(const Arrays *a) {
+    size_t n = a->length[0], k = a->length[2];
+    if (a->length[1] != n || a->length[3] != k) return KERNEL_MISMATCH;
+    const int32_t *above = a->at[0];
+    const uint8_t *mask = a->at[1];
+    const int64_t *row = a->at[2];
+    int64_t *out = a->at[3];
+    for (size_t i = 0; i < k; i++) {
+        int64_t at = row[i];
+        for (size_t steps = 0; at >= 0; at = above[at]) {
+            if ((size_t)at >= n || steps++ > n) return KERNEL_MISMATCH;
+            if (mask[at]) break;
+        }
+        out[i] = at < 0 ? -1 : at;
+    }
+    return 0;
+}
+
+typedef struct {
+    int64_t at; /* up to where time has an owner */
+    size_t count, room;
+    int64_t *start, *end, *row;
+} Pieces;
+
+static inline int own(Pieces *p, int64_t row, int64_t until) {
+    if (until <= p->at) return 1;
+    if (p->count == p->room) return 0;
+    p->start[p->count] = p->at;
+    p->end[p->count] = p->at = until;
+    p->row[p->count++] = row;
+    return 1;
+}
+
+/* Which of the chosen rows of a track is the innermost at any time. The rows stand in timeline order, so the
+ * ancestors of a row are on the stack or not chosen, and whatever stands above them there is over. */
+static ptrdiff_t kernel_flatten(const Arrays *a) {
+    size_t k = a->length[0], n = a->length[1], top = 0;
+    if (!fit(a, 2, 4, n) || !fit(a, 5, 7, a->length[4])) return KERNEL_MISMATCH;
+    const int64_t *rows = a->at[0], *start = a->at[2], *dur = a->at[3];
+    const int32_t *parent = a->at[1];
+    Pieces out = {.at = INT64_MIN, .room = a->length[4], .start = a->at[4], .end = a->at[5], .row = a->at[6]};
+    int64_t *stack = malloc((2 * k + 1) * sizeof *stack), *end = stack + k; /* rows, and their clipped ends */
+    if (!stack) return KERNEL_NO_MEMORY;
+    int good = 1;
+    for (size_t i = 0; i < k && good; i++) {
+        int64_t row = rows[i];
+        good = row >= 0 && (size_t)row < n;
+        if (!good || dur[row] <= 0) continue;
+        int64_t up = parent[row], s = start[row], e = saturating_add(s, dur[row]);
+        while (top > 0 && up != stack[top - 1]) {
+            if (up > stack[top - 1] && (size_t)up < n && parent[up] < up) {
+                up = parent[up]; /* not chosen: its own parent may be */
+                continue;
+            }
+            good &= own(&out, stack[top - 1], end[top - 1] < s ? end[top - 1] : s);
+            top--;
+        }
+        if (top > 0) {
+            good &= own(&out, stack[top - 1], end[top - 1] < s ? end[top - 1] : s);
+            e = e < end[top - 1] ? e : end[top - 1];
+        }
+        if (out.at < s) out.at = s;
+        stack[top] = row;
+        end[top++] = e;
+    }
+    while (top > 0 && good) {
+        good &= own(&out, stack[top - 1], end[top - 1]);
+        top--;
+    }
+    free(stack);
+    return good ? (ptrdiff_t)out.count : KERNEL_MISMATCH;
+}
+
+/* ---------------------------------------------------------------------------------------------
+ * Order and arguments
+ */
+
+typedef struct {
+    int64_t start, dur; /* start, and the longer first */
+    int64_t row;
+} Sorted;
+
+static inline int after(const Sorted *a, const Sorted *b) {
+    return a->start > b->start || (a->start == b->start && a->dur < b->dur);
+}
+
+/* Stable merge of two sorted neighbours lo .. mid and mid .. hi, `spare` as large as the first. */
+static void merge_runs(Sorted *item, size_t lo, size_t mid, size_t hi, Sorted *spare) {
+    while (lo < mid && !after(&item[lo], &item[mid])) lo++;
+    if (lo == mid) return;
+    size_t left = mid - lo, i = 0;
+    memcpy(spare, item + lo, left * sizeof *spare);
+    while (i < left) item[lo++] = mid < hi && after(&spare[i], &item[mid]) ? item[mid++] : spare[i++];
+}
+
+/* Files hold a few sorted stretches: found as they are, and merged in pairs. */
+static ptrdiff_t sort_items(Sorted *item, size_t n) {
+    size_t runs = 0, room = 64;
+    size_t *from = malloc((room + 1) * sizeof *from);
+    Sorted *spare = NULL;
+    if (!from) return KERNEL_NO_MEMORY;
+    from[0] = 0;
+    for (size_t i = 1; i <= n; i++) {
+        if (i < n && !after(&item[i - 1], &item[i])) continue;
+        if (runs == room) {
+            size_t *more = realloc(from, (2 * room + 1) * sizeof *from);
+            if (!more) break;
+            from = more;
+            room *= 2;
+        }
+        from[++runs] = i;
+    }
+    if (from[runs] == n && (runs < 2 || (spare = malloc(n * sizeof *spare)))) {
+        for (; runs > 1; runs = (runs + 1) / 2) {
+            for (size_t r = 0; r + 1 < runs; r += 2) merge_runs(item, from[r], from[r + 1], from[r + 2], spare);
+            for (size_t r = 0; r <= runs / 2; r++) from[r] = from[2 * r];
+            from[(runs + 1) / 2] = n;
+        }
+    }
+    int done = runs < 2 && from[runs] == n;
+    free(spare);
+    free(from);
+    return done ? 0 : KERNEL_NO_MEMORY;
+}
+
+/* Rows by track, then start, then the longer first, else as they stand. Tracks are numbered from 0. */
+static ptrdiff_t kernel_order(const Arrays *a) {
+    size_t n = a->length[0], tracks = 0;
+    if (!fit(a, 1, 4, n) || n > INT32_MAX) return KERNEL_MISMATCH;
+    const int32_t *track = a->at[0];
+    const int64_t *start = a->at[1], *dur = a->at[2];
+    int64_t *out = a->at[3];
+    for (size_t i = 0; i < n; i++) {
+        if (track[i] < 0) return KERNEL_MISMATCH;
+        if ((size_t)track[i] >= tracks) tracks = (size_t)track[i] + 1;
+    }
+    size_t *next = calloc(tracks + 2, sizeof *next);
+    Sorted *item = malloc((n ? n : 1) * sizeof *item);
+    ptrdiff_t status = next && item ? 0 : KERNEL_NO_MEMORY;
+    if (!status) {
+        for (size_t i = 0; i < n; i++) next[track[i] + 2]++;
+        for (size_t t = 2; t < tracks + 2; t++) next[t] += next[t - 1];
+        for (size_t i = 0; i < n; i++) item[next[track[i] + 1]++] = (Sorted){start[i], dur[i], (int64_t)i};
+        for (size_t t = 0; t < tracks && !status; t++) status = sort_items(item + next[t], next[t + 1] - next[t]);
+        for (size_t i = 0; i < n; i++) out[i] = item[i].row;
+    }
+    free(next);
+    free(item);
+    return status;
+}
+
+/* The integer that each asked event has under a key, or `missing`; of several the last. The store is sorted by event,
+ * and questions come nearly sorted. Returns how many of the values found are no integers; those are not given. */
+static ptrdiff_t kernel_pick(const Arrays *a) {
+    size_t m = a->length[1], k = a->length[5], at = 0;
+    if (a->length[0] != 2 || !fit(a, 2, 5, m) || a->length[6] != k) return KERNEL_MISMATCH;
+    const int64_t *value = a->at[4], *asked = a->at[5], key = ((int64_t *)a->at[0])[0], missing = ((int64_t *)a->at[0])[1];
+    const int32_t *event = a->at[1];
+    const uint16_t *keys = a->at[2];
+    const uint8_t *tag = a->at[3];
+    int64_t *out = a->at[6];
+    ptrdiff_t odd = 0;
+    for (size_t i = 0; i < k; i++) {
+        int64_t e = asked[i];
+        if (at > 0 && event[at - 1] >= e) at = 0;
+        for (size_t near = 0; at < m && event[at] < e; at++) {
+            if (++near < 64) continue;
+            size_t hi = m; /* far away: halve what is left */
+            for (at++; at < hi;) {
+                size_t mid = at + (hi - at) / 2;
+                if (event[mid] < e)
+                    at = mid + 1;
+                else
+                    hi = mid;
+            }
+            break;
+        }
+        out[i] = missing;
+        for (size_t j = at; j < m && event[j] == e; j++) {
+            if (keys[j] != key) continue;
+            odd += tag[j] != 0;
+            out[i] = tag[j] == 0 ? value[j] : missing;
+        }
+    }
+    return odd;
+}

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from stallscope.profiler import intervals
+from stallscope.profiler import intervals, kernels
 from stallscope.profiler.intervals import IntervalSet
 from stallscope.profiler.timeline import Int64, Timeline
 
@@ -38,51 +38,8 @@ def flatten_rows(timeline: Timeline, rows: npt.NDArray[np.intp]) -> Segments:
     """The same for chosen rows of one track, in timeline order: all of them or whole subtrees less
     some kinds. A row's owner after a child ends is its nearest chosen ancestor."""
     spans = timeline.spans
-    rows = rows[spans.dur_ns[rows] > 0]
-    if len(rows) == 0:
-        none = np.zeros(0, np.int64)
-        return Segments(none, none, np.zeros(0, np.intp))
-    parent = _chosen_parent(timeline, rows)
-    start = spans.start_ns[rows]
-    end = _clipped_ends(start + spans.dur_ns[rows], parent)
-    depth = spans.depth[rows].astype(np.int64)
-    # Edges by time; at one time ends come first (deepest first), then starts (outermost first), so the
-    # last edge of a time tells who owns what follows.
-    n = len(rows)
-    time = np.concatenate([start, end])
-    is_start = np.concatenate([np.ones(n, np.int8), np.zeros(n, np.int8)])
-    rank = np.concatenate([depth, -depth])
-    owner = np.concatenate([np.arange(n), parent])
-    order = np.lexsort((rank, is_start, time))
-    time, owner = time[order], owner[order]
-    last = np.append(time[1:] != time[:-1], True)
-    time, owner = time[last], owner[last]
-    held = owner[:-1] >= 0
-    return Segments(time[:-1][held], time[1:][held], rows[owner[:-1][held]])
-
-
-def _chosen_parent(timeline: Timeline, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-    """Position in `rows` of each row's nearest chosen ancestor, or -1."""
-    position = np.full(len(timeline.spans), -1, np.intp)
-    position[rows] = np.arange(len(rows))
-    up = timeline.spans.parent[rows].astype(np.intp)
-    while True:
-        skipped = (up >= 0) & (position[np.maximum(up, 0)] < 0)
-        if not skipped.any():
-            break
-        up[skipped] = timeline.spans.parent[up[skipped]]
-    return np.where(up >= 0, position[np.maximum(up, 0)], -1)
-
-
-def _clipped_ends(end: Int64, parent: npt.NDArray[np.intp]) -> Int64:
-    """Ends cut to the parent's end; parents stand before their children, so few rounds suffice."""
-    has = parent >= 0
-    while True:
-        limit = np.where(has, end[np.maximum(parent, 0)], end)
-        over = end > limit
-        if not over.any():
-            return end
-        end = np.where(over, limit, end)
+    start, end, row = kernels.flatten(rows, spans.parent, spans.start_ns, spans.dur_ns)
+    return Segments(start, end, row.astype(np.intp, copy=False))
 
 
 def filled(first: Segments, weak: npt.NDArray[np.bool_], second: Segments) -> Segments:

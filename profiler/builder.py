@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stallscope.profiler import kernels
 from stallscope.profiler.ids import NO_ID
 from stallscope.profiler.kinds import DEVICE_WORK, Kind
 from stallscope.profiler.links import join_launches
@@ -308,28 +309,8 @@ class TimelineBuilder:
 
 
 def span_order(track: Int32, start_ns: Int64, dur_ns: Int64) -> npt.NDArray[np.intp]:
-    """Timeline order: by track, then start, then longer first, else as they came.
-
-    Track and start are packed into one integer where they fit, which sorts four times as fast; only
-    spans that begin together are then looked at again.
-    """
-    n = len(start_ns)
-    if n == 0:
-        return np.zeros(0, np.intp)
-    low = int(start_ns.min())
-    bits = int(start_ns.max() - low).bit_length()
-    if bits + int(track.max()).bit_length() > 62:
-        return np.lexsort((-dur_ns, start_ns, track))
-    key = (track.astype(np.int64) << bits) | (start_ns - low)
-    order = np.argsort(key)
-    sorted_key = key[order]
-    tie = np.zeros(n + 1, bool)
-    tie[1:n] = sorted_key[1:] == sorted_key[:-1]
-    tied = np.flatnonzero(tie[:n] | tie[1:])
-    if len(tied):
-        mine = order[tied]
-        order[tied] = mine[np.lexsort((mine, -dur_ns[mine], key[mine]))]
-    return order
+    """Timeline order: by track, then start, then longer first, else as they came."""
+    return kernels.order(track, start_ns, dur_ns).astype(np.intp, copy=False)
 
 
 def _joined(columns: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from stallscope.profiler import kernels
+
 Int64 = npt.NDArray[np.int64]
 IntervalSet = tuple[Int64, Int64]
 
@@ -21,18 +23,7 @@ def union(starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> Interva
     >>> [a.tolist() for a in union(np.array([5, 0, 2]), np.array([6, 3, 4]))]
     [[0, 5], [4, 6]]
     """
-    keep = ends > starts
-    starts, ends = starts[keep], ends[keep]
-    if len(starts) == 0:
-        return EMPTY
-    if np.any(starts[1:] < starts[:-1]):
-        order = np.argsort(starts, kind="stable")
-        starts, ends = starts[order], ends[order]
-    reach = np.maximum.accumulate(ends)
-    first = np.ones(len(starts), dtype=bool)
-    first[1:] = starts[1:] > reach[:-1]
-    at = np.flatnonzero(first)
-    return starts[at], reach[np.append(at[1:], len(starts)) - 1]
+    return kernels.union(starts, ends)
 
 
 def length(a: IntervalSet) -> int:
@@ -65,16 +56,7 @@ def intersect(a: IntervalSet, b: IntervalSet) -> IntervalSet:
     """What both sets cover."""
     if len(a[0]) == 0 or len(b[0]) == 0:
         return EMPTY
-    # A point is in both exactly where the running count of open intervals is two.
-    points = np.concatenate([a[0], b[0], a[1], b[1]])
-    step = np.ones(len(points), dtype=np.int64)
-    step[len(a[0]) + len(b[0]) :] = -1
-    order = np.lexsort((step, points))
-    points, depth = points[order], np.cumsum(step[order])
-    at = np.flatnonzero(depth[:-1] == 2)
-    starts, ends = points[at], points[at + 1]
-    keep = ends > starts
-    return starts[keep], ends[keep]
+    return kernels.intersect(a, b)
 
 
 def subtract(a: IntervalSet, b: IntervalSet) -> IntervalSet:
@@ -93,17 +75,7 @@ def covered(a: IntervalSet, starts: npt.NDArray[np.int64], ends: npt.NDArray[np.
     """
     if len(a[0]) == 0:
         return np.zeros(len(starts), dtype=np.int64)
-    total = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(a[1] - a[0])])
-
-    def before(t: npt.NDArray[np.int64]) -> Int64:
-        i = np.searchsorted(a[0], t, side="right")
-        last = np.maximum(i - 1, 0)
-        partial = np.minimum(t, a[1][last]) - a[0][last]
-        so_far: Int64 = np.where(i > 0, total[last] + partial, 0)
-        return so_far
-
-    inside: Int64 = np.maximum(before(ends) - before(starts), 0)
-    return inside
+    return kernels.covered(a, starts, ends)
 
 
 def contains(a: IntervalSet, points: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:

@@ -152,6 +152,76 @@ def group(*columns: npt.NDArray[Any]) -> tuple[Int32, Int32]:
     return code, first[:count].copy()
 
 
+def nearest(above: Int32, mask: npt.NDArray[np.bool_], rows: npt.NDArray[Any]) -> Int64:
+    """For each row (-1 allowed) itself or its nearest ancestor inside `mask`, else -1. Shape of `rows`.
+
+    `above`, shape (n,), is each row's parent or -1; `mask` has the same shape. Raises ValueError for rows that are
+    not there and for parents in a circle.
+    """
+    if core is None:
+        return kernels_py.nearest(above, mask, rows)
+    out = np.empty(len(rows), np.int64)
+    core.nearest(_i4(above), np.ascontiguousarray(mask, np.bool_), _i8(rows), out)
+    return out
+
+
+def flatten(
+    rows: npt.NDArray[Any], parent: Int32, start_ns: Int64, dur_ns: Int64
+) -> tuple[Int64, Int64, Int64]:
+    """Which of some rows of one track is the innermost when: starts, ends and rows of disjoint segments by time.
+
+    `rows` stand in timeline order; the columns are of the whole timeline. Rows without length own nothing. After a
+    row ends, its nearest chosen ancestor owns what follows; of neighbours that overlap, the later one from its
+    start on. A row is cut where its nearest chosen ancestor ends.
+    """
+    if core is None:
+        return kernels_py.flatten(rows, parent, start_ns, dur_ns)
+    starts, ends, owners = (np.empty(2 * len(rows), np.int64) for _ in range(3))
+    count = core.flatten(_i8(rows), _i4(parent), _i8(start_ns), _i8(dur_ns), starts, ends, owners)
+    return _kept(starts, count), _kept(ends, count), _kept(owners, count)
+
+
+def order(track: Int32, start_ns: Int64, dur_ns: Int64) -> Int64:
+    """The rows in timeline order, shape (n,): by track, then start, then longer first, else as they came.
+
+    Tracks are numbered from 0. Fast where the rows are few sorted stretches, as files are.
+    """
+    if core is None or (len(track) and int(track.max()) > 4 * len(track) + 1024):
+        return kernels_py.order(track, start_ns, dur_ns)
+    out = np.empty(len(track), np.int64)
+    core.order(_i4(track), _i8(start_ns), _i8(dur_ns), out)
+    return out
+
+
+def pick(
+    event: Int32,
+    key: npt.NDArray[np.uint16],
+    tag: npt.NDArray[np.uint8],
+    value: Int64,
+    wanted: int,
+    asked: npt.NDArray[Any],
+    missing: int,
+) -> tuple[Int64, int]:
+    """The integer each asked event has under a key, `missing` where it has none; and how many hits were none.
+
+    The first four are columns of an `ArgStore`; of several values of one event the last counts. Where the second
+    result is not 0, some events have a value that is no integer (tag 0); these got `missing`.
+    """
+    if core is None:
+        return kernels_py.pick(event, key, tag, value, wanted, asked, missing)
+    out = np.empty(len(asked), np.int64)
+    odd = core.pick(
+        np.array([wanted, missing], np.int64),
+        _i4(event),
+        np.ascontiguousarray(key, np.uint16),
+        np.ascontiguousarray(tag, np.uint8),
+        _i8(value),
+        _i8(asked),
+        out,
+    )
+    return out, odd
+
+
 def queue_depth(launch_ns: Int64, finish_ns: Int64, at_ns: Int64) -> Int64:
     """Device work launched but not finished at each time, shape of `at_ns`, which is best sorted.
 

@@ -129,3 +129,79 @@ def group(*columns: npt.NDArray[Any]) -> tuple[Int32, Int32]:
     rank = np.empty(len(first), np.int64)
     rank[np.argsort(first)] = np.arange(len(first))
     return rank[inverse.reshape(-1)].astype(np.int32), np.sort(first).astype(np.int32)
+
+
+def nearest(above: Int32, mask: npt.NDArray[np.bool_], rows: npt.NDArray[Any]) -> Int64:
+    at = np.asarray(rows, np.int64).copy()
+    if len(at) and int(at.max()) >= len(above):
+        raise ValueError("rows that are not there")
+    searching = np.flatnonzero((at >= 0) & ~mask[np.maximum(at, 0)])
+    for _ in range(len(above) + 2):
+        if len(searching) == 0:
+            return at
+        up = above[at[searching]]
+        at[searching] = up
+        searching = searching[(up >= 0) & ~mask[np.maximum(up, 0)]]
+    raise ValueError("parents in a circle")
+
+
+def flatten(
+    rows: npt.NDArray[Any], parent: Int32, start_ns: Int64, dur_ns: Int64
+) -> tuple[Int64, Int64, Int64]:
+    out: list[tuple[int, int, int]] = []
+    stack: list[tuple[int, int]] = []  # row and its clipped end
+    at = _MIN
+
+    def own(row: int, until: int) -> None:
+        nonlocal at
+        if until > at:
+            out.append((at, until, row))
+            at = until
+
+    for row in rows.tolist():
+        start, dur, up = int(start_ns[row]), int(dur_ns[row]), int(parent[row])
+        if dur <= 0:
+            continue
+        end = min(start + dur, _MAX)
+        while stack and up != stack[-1][0]:
+            if up > stack[-1][0]:
+                up = int(parent[up])  # not chosen: its own parent may be
+                continue
+            last, reach = stack.pop()
+            own(last, min(reach, start))
+        if stack:
+            last, reach = stack[-1]
+            own(last, min(reach, start))
+            end = min(end, reach)
+        at = max(at, start)
+        stack.append((row, end))
+    while stack:
+        own(*stack.pop())
+    columns = np.array(out, np.int64).reshape(-1, 3)
+    return columns[:, 0].copy(), columns[:, 1].copy(), columns[:, 2].copy()
+
+
+def order(track: Int32, start_ns: Int64, dur_ns: Int64) -> Int64:
+    return np.lexsort((-dur_ns, start_ns, track)).astype(np.int64)
+
+
+def pick(
+    event: Int32,
+    key: npt.NDArray[np.uint16],
+    tag: npt.NDArray[np.uint8],
+    value: Int64,
+    wanted: int,
+    asked: npt.NDArray[Any],
+    missing: int,
+) -> tuple[Int64, int]:
+    out = np.full(len(asked), missing, np.int64)
+    at = np.searchsorted(event, asked.astype(event.dtype))
+    stop = np.searchsorted(event, asked.astype(event.dtype), side="right")
+    odd = 0
+    for _ in range(int((stop - at).max()) if len(asked) else 0):
+        here = np.minimum(at, len(event) - 1)
+        hit = (at < stop) & (key[here] == wanted)
+        odd += int((hit & (tag[here] != 0)).sum())
+        out[hit] = np.where(tag[here[hit]] == 0, value[here[hit]], missing)
+        at = at + 1
+    return out, odd

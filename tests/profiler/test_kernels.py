@@ -213,6 +213,112 @@ def test_many_groups() -> None:
     assert (column[first[code]] == column).all()
 
 
+@both
+def test_the_nearest_marked_ancestor(module: Any) -> None:
+    above = np.array([-1, 0, 1, 1, -1], np.int32)
+    mask = np.array([True, False, False, True, False])
+    assert module.nearest(above, mask, i8(2, 3, 4, -1, 0)).tolist() == [0, 3, -1, -1, 0]
+
+
+@both
+def test_parents_in_a_circle_are_refused(module: Any) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        module.nearest(np.array([1, 0], np.int32), np.zeros(2, bool), i8(0))
+
+
+@both
+def test_flatten_draws_the_innermost(module: Any) -> None:
+    # a 0..100 holds b 10..40 (which holds c 10..20) and d 50..60; e 60..60 is empty
+    start, dur = i8(0, 10, 10, 50, 60), i8(100, 30, 10, 10, 0)
+    parent = np.array([-1, 0, 1, 0, 0], np.int32)
+    found = module.flatten(np.arange(5), parent, start, dur)
+    assert list(zip(*(c.tolist() for c in found), strict=True)) == [
+        (0, 10, 0), (10, 20, 2), (20, 40, 1), (40, 50, 0), (50, 60, 3), (60, 100, 0),
+    ]  # fmt: skip
+    # without b, its child belongs to a
+    found = module.flatten(i8(0, 2, 3), parent, start, dur)
+    assert list(zip(*(c.tolist() for c in found), strict=True)) == [
+        (0, 10, 0), (10, 20, 2), (20, 50, 0), (50, 60, 3), (60, 100, 0),
+    ]  # fmt: skip
+
+
+@both
+def test_of_neighbours_that_overlap_the_later_owns(module: Any) -> None:
+    found = module.flatten(np.arange(2), np.array([-1, -1], np.int32), i8(0, 9_750), i8(10_000, 10_000))
+    assert [c.tolist() for c in found] == [[0, 9_750], [9_750, 19_750], [0, 1]]
+
+
+@both
+def test_a_child_that_outlives_its_parent_owns_up_to_its_end(module: Any) -> None:
+    found = module.flatten(np.arange(2), np.array([-1, 0], np.int32), i8(0, 10), i8(50, 100))
+    assert [c.tolist() for c in found] == [[0, 10], [10, 50], [0, 1]]
+
+
+@needs_core
+@settings(max_examples=200, deadline=None)
+@given(spans, st.integers(0, 1 << 60))
+def test_twins_agree_on_walks(rows: list[tuple[int, int, int]], choice: int) -> None:
+    track, start, dur = columns(rows)
+    parent = kernels.nest(track, start, dur)[0]
+    mask = np.array([bool(choice >> (i % 60) & 1) for i in range(len(rows))], bool)
+    everything = np.arange(len(rows))
+    same([kernels.nearest(parent, mask, everything)], [kernels_py.nearest(parent, mask, everything)])
+    for one in np.unique(track).tolist():
+        chosen = np.flatnonzero((track == one) & mask)
+        got = kernels.flatten(chosen, parent, start, dur)
+        same(got, kernels_py.flatten(chosen, parent, start, dur))
+        assert (got[0][1:] >= got[1][:-1]).all() and (got[1] > got[0]).all()
+
+
+@needs_core
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(-5, 5), st.integers(0, 3)), max_size=200))
+def test_twins_agree_on_order(rows: list[tuple[int, int, int]]) -> None:
+    track = np.array([r[0] for r in rows], np.int32)
+    start, dur = (np.array([r[i] for r in rows], np.int64) for i in (1, 2))
+    same([kernels.order(track, start, dur)], [kernels_py.order(track, start, dur)])
+
+
+@needs_core
+@pytest.mark.parametrize("runs", [1, 2, 3, 64, 65, 1000])
+def test_sorted_stretches_are_merged(runs: int) -> None:
+    random = np.random.default_rng(runs)
+    start = np.concatenate([np.sort(random.integers(0, 5000, 37)) for _ in range(runs)])
+    track, dur = np.zeros(len(start), np.int32), random.integers(0, 3, len(start))
+    same([kernels.order(track, start, dur)], [kernels_py.order(track, start, dur)])
+
+
+@needs_core
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 9), st.integers(0, 2), st.integers(0, 1), st.integers(-3, 3)), max_size=60
+    ),
+    st.lists(st.integers(0, 12), max_size=40),
+    st.booleans(),
+)
+def test_twins_agree_on_arguments(
+    entries: list[tuple[int, int, int, int]], asked: list[int], sort: bool
+) -> None:
+    entries.sort(key=lambda e: e[0])
+    event, key, tag, value = (
+        np.array([e[i] for e in entries], t) for i, t in enumerate((np.int32, np.uint16, np.uint8, np.int64))
+    )
+    question = np.array(sorted(asked) if sort else asked, np.int64)
+    ours = kernels.pick(event, key, tag, value, 1, question, -9)
+    twin = kernels_py.pick(event, key, tag, value, 1, question, -9)
+    same(ours[:1], twin[:1])
+    assert ours[1] == twin[1]
+
+
+def test_arguments_far_apart() -> None:
+    event = np.arange(0, 300_000, 3, dtype=np.int32)
+    key, tag = np.zeros(len(event), np.uint16), np.zeros(len(event), np.uint8)
+    asked = i8(299_997, 0, 150_000, 150_001, 600_000)
+    got, odd = kernels.pick(event, key, tag, event.astype(np.int64), 0, asked, -1)
+    assert got.tolist() == [299_997, 0, 150_000, -1, -1] and odd == 0
+
+
 @needs_core
 @pytest.mark.parametrize(
     "call",
@@ -223,6 +329,9 @@ def test_many_groups() -> None:
         lambda core: core.union(b"12345678", b"12345678", b"12345678", b"12345678"),
         lambda core: core.covered(i8(1), i8(2), i8(3), i8(4), np.zeros(1, np.int32)),
         lambda core: core.join(i8(), i8(1), i8(1), np.zeros(1, np.int32)),
+        lambda core: core.nearest(np.array([-1], np.int32), np.zeros(1, bool), i8(7), i8(0)),
+        lambda core: core.flatten(i8(5), np.zeros(1, np.int32), i8(1), i8(1), i8(0), i8(0), i8(0)),
+        lambda core: core.order(np.array([-1], np.int32), i8(1), i8(1), i8(0)),
     ],
 )
 def test_the_core_refuses_arrays_that_do_not_fit(call: Callable[[Any], object]) -> None:
