@@ -12,10 +12,8 @@ nest under the operators and dequeues that made them. "Overlap Analysis" rows ar
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,6 +38,7 @@ from stallscope.profiler.readers.ascend_rank import (
     grouped,
     used_codes,
 )
+from stallscope.profiler.readers.source import head as unpacked_head
 from stallscope.profiler.readers.trace_events import RawEvents, tokenise
 from stallscope.profiler.session import Session
 from stallscope.profiler.timeline import (
@@ -91,36 +90,34 @@ _MAX_DURATION_NS = 30 * 24 * 3600 * 10**9
 _HEAD = 1 << 18
 # torch_npu always writes three decimals; other tools write whole numbers as text too
 _STRING_TIME = re.compile(rb'"ts"\s*:\s*"\d{12,17}\.\d+"')
+_OTHER_DEVICE = re.compile(rb'"cat"\s*:\s*"(?:kernel|gpu_mem\w+|(?:cuda|hip|xpu|mtia)_\w+)"')
 _ASCEND_WORDS = re.compile(
     rb'"(Ascend Hardware|CANN|Overlap Analysis|HostToDevice|async_npu|AscendCL@\w+|AI Core Freq)"'
 )
 
 
 def sniff(path: Path) -> bool:
-    """A bare array of events with decimal-string times or Ascend process names near its beginning."""
+    """Events with Ascend process names, or a bare array with decimal-string times, near the beginning."""
     return path.is_file() and looks_like_trace(head(path))
 
 
-def head(path: Path, size: int = _HEAD) -> bytes:
-    """The first bytes of a file, inflated if it is gzip; empty if it cannot be read."""
+def head(path: Path) -> bytes:
+    """The first bytes of a file's content, unpacked; empty if it cannot be read."""
     try:
-        with path.open("rb") as file:
-            start = file.read(2)
-            file.seek(0)
-            if start == b"\x1f\x8b":
-                with gzip.open(file) as inflated:
-                    return inflated.read(size)
-            return file.read(size)
-    except (OSError, EOFError, zlib.error):
+        return unpacked_head(path, _HEAD)
+    except InputError:
         return b""
 
 
 def looks_like_trace(data: bytes) -> bool:
-    text = data.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if not text.startswith(b"[") or b'"name":"stallscope findings"' in text:
-        # our own export is an array too, and may carry the words of the trace it was made from
+    text = data.lstrip(b"\0 \r\n\t")
+    if text[:1] not in (b"[", b"{") or b'"name":"stallscope findings"' in text:
+        # our own export may carry the words of the trace it was made from
         return False
-    return _STRING_TIME.search(text) is not None or _ASCEND_WORDS.search(text) is not None
+    if _ASCEND_WORDS.search(text) is not None:
+        return text[:1] == b"[" or b'"traceEvents"' in text
+    # without its processes only the times tell it from the arrays of others, who name what runs on a device
+    return text[:1] == b"[" and _STRING_TIME.search(text) is not None and _OTHER_DEVICE.search(text) is None
 
 
 def read(path: Path) -> Session:
