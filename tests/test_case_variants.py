@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -77,3 +80,61 @@ def test_any_element_that_is_no_event_is_skipped_with_its_place(case: Case, elem
     note = session.notes.get("skipped-elements")
     assert note is not None
     assert (note.count, note.severity, note.first) == (1, "info", f"event {at}")
+
+
+# -- Ascend, in other clothes -----------------------------------------------------------------------
+
+
+def ascend_rows() -> list[dict[str, Any]]:
+    base = 1_715_594_400_000_000
+    names = {100: "Python", 101: "CANN", 102: "Ascend Hardware"}
+    rows: list[dict[str, Any]] = [
+        {"ph": "M", "name": "process_name", "pid": p, "tid": 0, "args": {"name": n}} for p, n in names.items()
+    ]
+    for name, at, dur, pid in (("aten::mm", 0, 40, 100), ("AscendCL@aclnnMm", 10, 5, 101), ("MatMulV2", 56.78, 10, 102),
+                               ("Add", 66.8, 5, 102)):  # fmt: skip
+        args = {"Task Type": "AI_CORE"} if pid == 102 else {}
+        rows.append(
+            {
+                "ph": "X",
+                "name": name,
+                "pid": pid,
+                "tid": 2,
+                "ts": f"{base + at:.3f}",
+                "dur": dur,
+                "args": args,
+            }
+        )
+    return rows
+
+
+@pytest.mark.parametrize(
+    "form", ["array", "object", "zip", "utf-16", "blank lines", "metadata last", "indented"]
+)
+def test_an_ascend_trace_is_known_in_any_form(case: Case, form: str) -> None:
+    rows = ascend_rows()
+    text = json.dumps(rows)
+    zipped = io.BytesIO()
+    with zipfile.ZipFile(zipped, "w") as archive:
+        archive.writestr("trace_view.json", text)
+    content: dict[str, str | bytes] = {
+        "array": text,
+        "object": json.dumps({"schemaVersion": 1, "traceEvents": rows}),
+        "zip": zipped.getvalue(),
+        "utf-16": text.encode("utf-16"),
+        "blank lines": "\n" * 70_000 + text,
+        "metadata last": json.dumps(rows[3:] + rows[:3]),
+        "indented": json.dumps(rows, indent=2),
+    }
+    session, report = case.read(content[form])
+
+    assert session.facts["format"] == "ascend-trace"
+    assert (report.headline.busy_ns, report.headline.idle_ns) == (15_000, 20)
+
+
+def test_an_array_with_text_times_is_not_ascends_where_its_categories_say_so(case: Case) -> None:
+    rows = [e | {"ts": f"{1_715_594_400_000_000 + e['ts']}.125"} for e in BASE]
+    session, report = case.read(json.dumps(rows))
+
+    assert session.facts["format"] == "chrome-trace"
+    assert (report.headline.busy_ns, report.headline.unlinked_device_events) == (50_000, 0)
