@@ -100,7 +100,7 @@ def ascend_rows() -> list[dict[str, Any]]:
                 "name": name,
                 "pid": pid,
                 "tid": 2,
-                "ts": f"{base + at:.3f}",
+                "ts": f"{base + int(at)}.{at % 1 * 1000:03.0f}",
                 "dur": dur,
                 "args": args,
             }
