@@ -178,8 +178,8 @@ class _Reader:
         self.strings = self.rank.strings
         self.text = db.texts(self.strings)
         self.by_connection = 0
-        self.kernels: Kernels | None = None
         self.host_steps: dict[int, tuple[int, int]] = {}
+        self.step_ranges: dict[int, tuple[int, int]] = {}
         self.many_processes = self._count_processes() > 1
 
     def _rank(self, number: int) -> int:
@@ -214,10 +214,7 @@ class _Reader:
         cover = ascend_links.finish_links(self.rank.builder, timeline, Arrows.none(), self.by_connection)
         notes = self.rank.notes
         self.facts |= ascend_trace.link_facts(timeline, cover, self.by_connection > 0, self.rank)
-        if self.kernels is not None and len(self.kernels):
-            self.facts["kernel_table"] = ascend_steps.kernel_summary(self.kernels)
-            self.facts["steps"] = ascend_steps.step_times(self.kernels, self.host_steps)
-            self.facts["core_clock"] = ascend_steps.core_clock(self.kernels)
+        ascend_steps.add_kernel_facts(self.facts, timeline, self.rank, self.host_steps, self.step_ranges)
         notes.extend(self.db.notes)
         return RankResult(timeline, self.facts, notes, self._devices(timeline))
 
@@ -505,7 +502,6 @@ class _Reader:
         rows = self._device_rows(tasks, info, ids, marks)
         kernels, of_task, of_op = self._kernel_table(tasks, info, ids, ops)
         task_events, op_events = self.rank.add_tasks(rows, ops, kernels, (of_task, of_op))
-        self.kernels = kernels
         self._task_args(tasks, task_events)
         self._planes(tasks)
         events, call_ids, order, call_start = calls
@@ -637,7 +633,8 @@ class _Reader:
             is_collective=np.concatenate([np.zeros(n, bool), np.ones(m, bool)]),
             step=np.full(n + m, -1, np.int64),
         )
-        kernels.step = self._steps_of(kernels, self._step_ranges(tasks, ids))
+        self.step_ranges = self._step_ranges(tasks, ids)
+        kernels.step = self._steps_of(kernels)
         kernels.args = self._kernel_args(tasks, info, at) + self._op_args(n, ops, kernels)
         _add_column(kernels.args, "Step Id", ARG_INT, kernels.step, kernels.step >= 0)
         of_task = np.full(n + m, -1, np.intp)
@@ -646,8 +643,8 @@ class _Reader:
         of_op[n:] = np.arange(m)
         return kernels, of_task, of_op
 
-    def _step_ranges(self, tasks: _Tasks, ids: Int64) -> list[tuple[int, int, int]]:
-        """Number, start and end of each step on the device, in time order.
+    def _step_ranges(self, tasks: _Tasks, ids: Int64) -> dict[int, tuple[int, int]]:
+        """Start and end of each step on the device by its number, in time order.
 
         A step's device range runs from the first task that a node launch inside the host step started to the
         later of the last such task's end and the host step's end, as the profiler's own tables have it.
@@ -656,28 +653,31 @@ class _Reader:
             if start != MISSING and end != MISSING:
                 self.host_steps.setdefault(int(number), (int(start), int(end)))
         if not self.host_steps:
-            return []
+            return {}
         start, end, level, tid, connection = self.db.ints(
             "CANN_API", "startNs", "endNs", "type", "globalTid", "connectionId"
         )
         launch_ids = self._scoped(tid >> 32, connection)
-        node = level == 10000
-        out = []
+        node = np.flatnonzero((level == 10000) & (launch_ids != NO_ID))
+        node = node[np.argsort(start[node], kind="stable")]
+        order = np.argsort(ids, kind="stable")
+        out = {}
         for number, (low, high) in sorted(self.host_steps.items(), key=lambda item: item[1]):
-            inside = node & (start >= low) & (end <= high)
-            mine = np.isin(ids, launch_ids[inside]) & (ids != NO_ID)
-            if mine.any():
-                out.append((number, int(tasks.start[mine].min()), max(int(tasks.end[mine].max()), high)))
+            inside = node[slice(*np.searchsorted(start[node], [low, high + 1]))]
+            wanted = np.unique(launch_ids[inside[end[inside] <= high]])
+            first, last = (np.searchsorted(ids[order], wanted, side=side) for side in ("left", "right"))
+            mine = order[_ranges(first[first < last], last[first < last])]
+            if len(mine):
+                out[number] = int(tasks.start[mine].min()), max(int(tasks.end[mine].max()), high)
             else:
-                out.append((number, low, high))
+                out[number] = low, high
         return out
 
-    def _steps_of(self, kernels: Kernels, ranges: list[tuple[int, int, int]]) -> Int64:
-        """The step in whose device range each kernel began, -1 for none; of two the earlier."""
-        out = np.full(len(kernels), -1, np.int64)
-        for number, low, high in reversed(ranges):
-            out[(kernels.start_ns >= low) & (kernels.start_ns <= high)] = number
-        return out
+    def _steps_of(self, kernels: Kernels) -> Int64:
+        """The step in whose device range each kernel began, both ends included, -1 for none; of two the earlier."""
+        numbers = np.array([*self.step_ranges, -1], np.int64)
+        inclusive = [(step, (low, high + 1)) for step, (low, high) in self.step_ranges.items()]
+        return numbers[ascend_steps.range_of(kernels.start_ns, inclusive)]
 
     def _kernel_args(self, tasks: _Tasks, info: Int64, at: npt.NDArray[np.intp]) -> list[ArgColumn]:
         out: list[ArgColumn] = []
@@ -1047,6 +1047,12 @@ class _Tasks:
 
     def take(self, rows: npt.NDArray[Any]) -> _Tasks:
         return _Tasks(*(column[rows] for column in vars(self).values()))
+
+
+def _ranges(low: npt.NDArray[np.intp], high: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+    """The indices low[0]..high[0]-1, low[1]..high[1]-1 and so on."""
+    count = high - low
+    return np.repeat(high - np.cumsum(count), count) + np.arange(int(count.sum()))
 
 
 def _lookup(sorted_or_not: Int64, wanted: Int64) -> Int64:

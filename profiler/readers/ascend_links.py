@@ -11,6 +11,7 @@ kernel -> launch call -> (parents) dequeue -> enqueue -> (parents) operator.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -202,6 +203,39 @@ def operators_of(timeline: Timeline, rows: npt.NDArray[Any]) -> tuple[Int64, npt
     over_queue = np.where(enqueue >= 0, above[np.maximum(enqueue, 0)], -1)
     chain = np.where(chain >= 0, chain, over_queue)
     return np.where(by_flow, operator[rows], chain), by_flow
+
+
+def device_ranges(
+    timeline: Timeline, host_steps: Mapping[int, tuple[int, int]]
+) -> dict[int, tuple[int, int]]:
+    """Each host step's range on the device, absolute ns, as the profiler's own tables have it.
+
+    It runs from the first task of the first call that the step made to the later of the end of the last call's
+    tasks and the host step's end. Where the task queue is on, a call is made when it is enqueued; what went around
+    the queue is then not asked. A step whose calls started nothing keeps its time on the host.
+    """
+    spans = timeline.spans
+    rows = timeline.device_work()
+    launch = spans.launch_row[rows].astype(np.int64)
+    queue = nearest_above(timeline, Kind.QUEUE)
+    dequeue = np.where(launch >= 0, queue[np.maximum(launch, 0)], -1)
+    enqueue = np.where(dequeue >= 0, spans.launch_row[np.maximum(dequeue, 0)], -1)
+    call = enqueue if (enqueue >= 0).any() else launch
+    rows, call = rows[call >= 0], call[call >= 0]
+    made = spans.start_ns[call] + timeline.origin_ns
+    order = np.argsort(made, kind="stable")
+    rows, made = rows[order], made[order]
+    start, end = spans.start_ns[rows] + timeline.origin_ns, spans.end_ns[rows] + timeline.origin_ns
+    out: dict[int, tuple[int, int]] = {}
+    for step, (low, high) in sorted(host_steps.items(), key=lambda item: item[1]):
+        a, b = np.searchsorted(made, low, side="left"), np.searchsorted(made, high, side="right")
+        if a == b:
+            out[step] = low, high
+            continue
+        of_first = slice(int(a), int(np.searchsorted(made, made[a], side="right")))
+        of_last = slice(int(np.searchsorted(made, made[b - 1], side="left")), int(b))
+        out[step] = int(start[of_first].min()), max(int(end[of_last].max()), high)
+    return out
 
 
 def graph_replays(timeline: Timeline, cover: Coverage, notes: Notes) -> dict[str, Any]:

@@ -19,7 +19,13 @@ from typing import Any
 from stallscope.profiler.errors import InputError
 from stallscope.profiler.notes import Note, Notes
 from stallscope.profiler.ranks import join_ranks
-from stallscope.profiler.readers import ascend_analysis, ascend_db, ascend_files, ascend_steps, ascend_trace
+from stallscope.profiler.readers import (
+    ascend_analysis,
+    ascend_db,
+    ascend_files,
+    ascend_steps,
+    ascend_trace,
+)
 from stallscope.profiler.readers.ascend_content import by_stem, ending, named, stem
 from stallscope.profiler.readers.ascend_rank import (
     Kernels,
@@ -356,8 +362,10 @@ def read_lone_table(path: Path) -> Part:
     _label_steps(rank, kernels)
     timeline, links = ascend_trace.finish(rank, None)
     facts |= links
-    add_kernel_facts(facts, kernels, {}, rank.notes)
-    devices = device_facts(facts, sorted({t.device for t in timeline.tracks if t.role == "device"}))
+    ascend_steps.add_kernel_facts(facts, timeline, rank, {})
+    devices = ascend_steps.device_facts(
+        facts, sorted({t.device for t in timeline.tracks if t.role == "device"})
+    )
     return Part(path, timeline, facts, rank.notes, devices, "Ascend kernel table")
 
 
@@ -435,13 +443,14 @@ def _read_text(
     _label_steps(rank, kernels)
     timeline, links = ascend_trace.finish(rank, trace)
     facts |= links
-    host_steps = trace.step_ends() if trace is not None else {}
-    add_kernel_facts(facts, kernels, host_steps, rank.notes)
+    ascend_steps.add_kernel_facts(facts, timeline, rank, trace.step_ends() if trace is not None else {})
     if kernels is None and trace is None:
         rank.notes.add("no-kernels", "warning",
                        "a folder has neither a trace nor a kernel table: only step times and communication are known of it",
                        )  # fmt: skip
-    devices = device_facts(facts, sorted({t.device for t in timeline.tracks if t.role == "device"}))
+    devices = ascend_steps.device_facts(
+        facts, sorted({t.device for t in timeline.tracks if t.role == "device"})
+    )
     return Part(home, timeline, facts, rank.notes, devices, producer_of(facts, trace))
 
 
@@ -543,11 +552,13 @@ def _label_steps(rank: RankBuilder, kernels: Kernels | None) -> None:
         return
     for device in np.unique(kernels.device).tolist():
         mine = (kernels.device == device) & (kernels.step >= 0)
-        steps = np.unique(kernels.step[mine])
-        if len(steps) == 0:
+        rows = np.flatnonzero(mine)
+        if len(rows) == 0:
             continue
-        starts = np.array([kernels.start_ns[mine & (kernels.step == s)].min() for s in steps], np.int64)
-        ends = np.array([kernels.end_ns[mine & (kernels.step == s)].max() for s in steps], np.int64)
+        rows = rows[np.argsort(kernels.step[rows], kind="stable")]
+        steps, begin = np.unique(kernels.step[rows], return_index=True)
+        starts = np.minimum.reduceat(kernels.start_ns[rows], begin)
+        ends = np.maximum.reduceat(kernels.end_ns[rows], begin)
         rank.builder.add(
             track=rank.label_track("Steps on the device", device),
             start_ns=starts,
@@ -579,29 +590,6 @@ def _communication(
                 1,
                 path.name,
             )
-
-
-def add_kernel_facts(
-    facts: dict[str, Any], kernels: Kernels | None, host_steps: dict[int, tuple[int, int]], notes: Notes
-) -> None:
-    """Facts worked out from the kernel table, compared with the profiler's own step table."""
-    if kernels is None or len(kernels) == 0:
-        return
-    facts["kernel_table"] = ascend_steps.kernel_summary(kernels)
-    facts["steps"] = ascend_steps.step_times(kernels, host_steps)
-    facts["core_clock"] = ascend_steps.core_clock(kernels)
-    if "step_trace_time" in facts:
-        ascend_steps.compare_steps(facts["step_trace_time"], facts["steps"], notes)
-
-
-def device_facts(facts: dict[str, Any], numbers: list[int]) -> dict[str, dict[str, Any]]:
-    """Properties of each device that the recording tells; the chip's name stays unknown unless it is written."""
-    out: dict[str, dict[str, Any]] = {}
-    for number in numbers:
-        properties: dict[str, Any] = {"vendor": "Ascend"}
-        properties |= {f"measured_{k}": v for k, v in facts.get("core_clock", {}).items()}
-        out[str(number)] = properties
-    return out
 
 
 def producer_of(facts: dict[str, Any], trace: Trace | None = None) -> str:

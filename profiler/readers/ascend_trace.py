@@ -26,7 +26,7 @@ from stallscope.profiler.ids import NO_ID, decode_id
 from stallscope.profiler.kinds import Kind
 from stallscope.profiler.notes import Notes
 from stallscope.profiler.ranks import TEXT_TAGS, translate, translate_ids
-from stallscope.profiler.readers import ascend_links
+from stallscope.profiler.readers import ascend_links, ascend_steps
 from stallscope.profiler.readers.ascend_links import Arrows, Coverage
 from stallscope.profiler.readers.ascend_rank import (
     NO_CONTEXT,
@@ -125,7 +125,8 @@ def read(path: Path) -> Session:
     rank, trace = load_trace(path, -1)
     trace.add(None)
     timeline, facts = finish(rank, trace)
-    facts["form"] = "trace"
+    facts |= {"rank": -1, "form": "trace"}
+    ascend_steps.add_kernel_facts(facts, timeline, rank, trace.step_ends())
     if len(timeline) == 0:
         raise InputError(
             path, "an Ascend trace without events", "Was anything recorded in the profiling window?"
@@ -138,6 +139,7 @@ def read(path: Path) -> Session:
         "reader_version": READER_VERSION,
         "producer": "MindSpore" if trace.is_mindspore else "torch_npu",
         "source_events": len(trace.raw),
+        "devices": ascend_steps.device_facts(facts, trace.devices),
         "ascend": {"ranks": [facts]},
     }
     return Session(timeline, session_facts, rank.notes)

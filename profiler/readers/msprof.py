@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from stallscope.profiler.errors import InputError
 from stallscope.profiler.notes import Notes
-from stallscope.profiler.readers import ascend_db, ascend_files, ascend_trace
+from stallscope.profiler.readers import ascend_db, ascend_files, ascend_steps, ascend_trace
 from stallscope.profiler.readers.ascend_rank import RankBuilder
 from stallscope.profiler.readers.ascend_sqlite import is_database
 from stallscope.profiler.readers.ascend_trace import Trace
@@ -173,8 +173,8 @@ def read_tree(folder: Path) -> Part:
     ascend_files.add_memory(rank, files, facts)
     timeline, links = ascend_trace.finish(rank, trace)
     facts |= links
-    ascend_pt.add_kernel_facts(facts, kernels, trace.step_ends() if trace is not None else {}, rank.notes)
-    told = ascend_pt.device_facts(facts, sorted({t.device for t in timeline.tracks if t.role == "device"}))
+    ascend_steps.add_kernel_facts(facts, timeline, rank, trace.step_ends() if trace is not None else {})
+    told = ascend_steps.device_facts(facts, sorted({t.device for t in timeline.tracks if t.role == "device"}))
     for number, properties in told.items():
         devices[number] = properties | devices.get(number, {})
     return ascend_pt.Part(folder, timeline, facts, rank.notes, devices, "msprof")
