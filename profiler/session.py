@@ -2,6 +2,9 @@
 
 On disk it is a folder `NAME.stallscope/` of Parquet tables and one `session.json`; every table opens
 in pandas, DuckDB or polars on its own. `spans.parquet` carries readable names.
+
+A saved session is as untrusted as a trace: nothing in it is run, no path in it is followed, every table is
+held against its hash, and every number that points somewhere is checked before it is used.
 """
 
 from __future__ import annotations
@@ -13,14 +16,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import msgspec
 
+from stallscope.profiler import session_check, session_tables
+from stallscope.profiler.content import Content, content_of
 from stallscope.profiler.errors import InputError
 from stallscope.profiler.kinds import KIND_NAMES, Kind
 from stallscope.profiler.notes import Note, Notes
 from stallscope.profiler.timeline import (
     Allocations,
-    ArgStore,
     Counters,
     Flows,
     Marks,
@@ -32,8 +36,14 @@ from stallscope.profiler.timeline import (
 
 FORMAT = "stallscope.session"
 FORMAT_VERSION = 1
+"""How the folder is laid out. Other versions are refused."""
+READER_VERSION = 1
+"""What the columns mean: raised whenever a reader or the builder makes something else of the same bytes."""
 SUFFIX = ".stallscope"
 INFO_FILE = "session.json"
+_MAX_INFO = 64 << 20
+_AGAIN = "Analyse the original trace again."
+_TABLES = ("strings", "spans", "counters", "flows", "allocations", "marks")
 
 
 @dataclass
@@ -43,24 +53,43 @@ class Session:
     `facts` are plain JSON values: source, producer, hardware, settings, overhead. Never an environment
     dump: real traces carry user names and tokens there. Known keys: `source` (file name without
     folder), `format`, `producer`, `devices` ({id: {"name", "memory_bytes", "cores", ...}}), `rank`,
-    `world_size`, `argv`, `overhead`.
+    `world_size`, `argv`, `overhead`. `content` is the key of the file or folder it was read from; None
+    for a recording of ours, which is its own source.
     """
 
     timeline: Timeline
     facts: dict[str, Any] = field(default_factory=dict)
     notes: Notes = field(default_factory=Notes)
+    content: Content | None = None
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
         """Write the session to a folder. Raises InputError if it exists and `force` is not given."""
         folder = Path(path)
         if folder.exists() and not force and (not folder.is_dir() or any(folder.iterdir())):
             raise InputError(folder, "exists already", "Choose another name or pass --force.")
+        if folder.exists() and not folder.is_dir():
+            raise InputError(folder, "a file, where a folder has to be", "Choose another name.")
         folder.mkdir(parents=True, exist_ok=True)
-        for name, table in _tables(self.timeline).items():
-            _write(folder / f"{name}.parquet", table)
-        info = {
+        # the info file goes first and comes last: a folder without it is an unfinished save
+        (folder / INFO_FILE).unlink(missing_ok=True)
+        tables = session_tables.tables(self.timeline)
+        saved = {
+            name: session_tables.write(folder / f"{name}.parquet", table) for name, table in tables.items()
+        }
+        spilled = session_tables.write_spilled(folder, self.timeline.args)
+        text = json.dumps(self._info(saved | spilled), ensure_ascii=False, indent=1)
+        unfinished = folder / f"{INFO_FILE}.part"
+        unfinished.write_text(text, encoding="utf-8", errors="replace")
+        unfinished.replace(folder / INFO_FILE)
+        return folder
+
+    def _info(self, saved: dict[str, session_tables.Saved]) -> dict[str, Any]:
+        return {
             "format": FORMAT,
             "version": FORMAT_VERSION,
+            "reader": READER_VERSION,
+            "content": dataclasses.asdict(self.content) if self.content is not None else None,
+            "tables": {name: dataclasses.asdict(table) for name, table in saved.items()},
             "origin_ns": self.timeline.origin_ns,
             "clock": self.timeline.clock,
             "tracks": [dataclasses.asdict(t) for t in self.timeline.tracks],
@@ -69,26 +98,24 @@ class Session:
             "facts": self.facts,
             "notes": [dataclasses.asdict(n) for n in self.notes],
         }
-        # the info file is written last: a folder without it is an unfinished save
-        (folder / INFO_FILE).write_text(json.dumps(info, ensure_ascii=False, indent=1), encoding="utf-8")
-        return folder
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Session:
-        """Read a saved session. Raises InputError for what is none, or is from a newer version."""
+        """Read a saved session.
+
+        Raises InputError for what is none, is damaged or unfinished, comes from another format or reader
+        version, or was made from a trace that lies beside it and has changed since.
+        """
         folder = Path(path)
         info = _read_info(folder)
-        if info.get("version", 0) > FORMAT_VERSION:
-            raise InputError(
-                folder,
-                f"saved by a newer stallscope (session format {info['version']}, this one reads up to {FORMAT_VERSION})",
-                "Update stallscope, or analyse the original trace again.",
-            )
-        tables = {}
-        for name in ("strings", "spans", "args", "counters", "flows", "allocations", "marks"):
-            tables[name] = _read(folder / f"{name}.parquet")
-        timeline = _timeline(info, tables)
-        return cls(timeline, info["facts"], Notes(Note(**n) for n in info["notes"]))
+        notes = Notes(info.notes)
+        _check_reader(folder, info, notes)
+        _check_source(folder, info.content)
+        timeline = _timeline(folder, info)
+        fault = session_check.fault(timeline)
+        if fault:
+            raise InputError(folder, f"its tables do not fit together ({fault})", _AGAIN)
+        return cls(timeline, info.facts, notes, info.content)
 
 
 def is_session(path: Path) -> bool:
@@ -96,128 +123,128 @@ def is_session(path: Path) -> bool:
     return path.is_dir() and (path / INFO_FILE).is_file()
 
 
-def _read_info(folder: Path) -> dict[str, Any]:
+def is_unfinished(path: Path) -> bool:
+    """Whether a folder holds the tables of a session, but not the file that is written last."""
+    return path.is_dir() and not is_session(path) and (path / "spans.parquet").is_file()
+
+
+class _Info(msgspec.Struct):
+    """What `session.json` says. Fields with a default are missing in sessions saved before they came."""
+
+    origin_ns: int
+    clock: str
+    tracks: list[Track]
+    arg_keys: list[str]
+    facts: dict[str, Any]
+    notes: list[Note]
+    reader: int = 1
+    content: Content | None = None
+    tables: dict[str, session_tables.Saved] = {}
+    kinds: dict[str, str] = {}
+
+
+def _read_info(folder: Path) -> _Info:
+    document = _read_json(folder)
+    if document.get("format") != FORMAT:
+        raise InputError(folder, f"{INFO_FILE} is not a stallscope session", _AGAIN)
+    version = document.get("version")
+    if version != FORMAT_VERSION:
+        newer = isinstance(version, int) and version > FORMAT_VERSION
+        raise InputError(
+            folder,
+            f"saved by {'a newer' if newer else 'another'} stallscope (session format {str(version)[:20]}, "
+            f"this one reads {FORMAT_VERSION})",
+            "Update stallscope, or analyse the original trace again." if newer else _AGAIN,
+        )
     try:
-        info = json.loads((folder / INFO_FILE).read_text(encoding="utf-8"))
+        info = msgspec.convert(document, _Info)
+    except (msgspec.ValidationError, RecursionError) as error:
+        raise InputError(folder, f"{INFO_FILE} is damaged ({str(error)[:200]})", _AGAIN) from None
+    if not abs(info.origin_ns) < 1 << 63:
+        raise InputError(folder, f"{INFO_FILE} is damaged (origin_ns is no time)", _AGAIN)
+    return info
+
+
+def _read_json(folder: Path) -> dict[str, Any]:
+    path = folder / INFO_FILE
+    try:
+        if path.stat().st_size > _MAX_INFO:
+            raise InputError(folder, f"{INFO_FILE} is longer than any session's", _AGAIN)
+        document = json.loads(path.read_bytes())
     except FileNotFoundError:
         raise InputError(
             folder, f"no {INFO_FILE} in it", "A saved session is a folder NAME.stallscope."
         ) from None
-    except ValueError as error:
+    except OSError as error:
+        raise InputError(folder, f"{INFO_FILE} cannot be read ({error.strerror})") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(folder, f"{INFO_FILE} is damaged ({str(error)[:200]})", _AGAIN) from None
+    if not isinstance(document, dict):
+        raise InputError(folder, f"{INFO_FILE} is not a stallscope session", _AGAIN)
+    return document
+
+
+def _check_reader(folder: Path, info: _Info, notes: Notes) -> None:
+    """Columns that another reader made may mean something else."""
+    known = {str(int(k)): name for k, name in KIND_NAMES.items()}
+    newer = info.reader > READER_VERSION or any(known.get(k) != name for k, name in info.kinds.items())
+    if newer:
         raise InputError(
-            folder, f"{INFO_FILE} is damaged ({error})", "Analyse the original trace again."
-        ) from None
-    if not isinstance(info, dict) or info.get("format") != FORMAT:
-        raise InputError(
-            folder, f"{INFO_FILE} is not a stallscope session", "Analyse the original trace again."
+            folder,
+            f"saved by another stallscope (reader version {info.reader}, this one has {READER_VERSION})",
+            "Update stallscope, or analyse the original trace again.",
         )
-    return info
+    if info.reader == READER_VERSION:
+        return
+    if info.content is not None:
+        raise InputError(
+            folder,
+            f"stale: made by an older reader (version {info.reader}, this stallscope has {READER_VERSION})",
+            f"Analyse {info.content.shown} again with --save --force.",
+        )
+    # a recording has no source to read again
+    notes.add("older-reader", "warning", "the recording was saved by an older stallscope; "
+              f"its reader (version {info.reader}) may have understood less than this one's")  # fmt: skip
 
 
-def _tables(timeline: Timeline) -> dict[str, dict[str, Any]]:
-    spans = timeline.spans
-    columns = {f.name: getattr(spans, f.name) for f in dataclasses.fields(Spans)}
-    columns["name"] = _dictionary(spans.name, timeline.strings)
-    columns["category"] = _dictionary(spans.category, timeline.strings)
-    args = timeline.args
-    return {
-        "strings": {"text": [_clean(t) for t in timeline.strings.texts]},
-        "spans": columns,
-        "args": {"event": args.event, "key": args.key, "tag": args.tag, "value": args.value},
-        "counters": vars(timeline.counters) | {"name": _dictionary(timeline.counters.name, timeline.strings)},
-        "flows": vars(timeline.flows) | {"name": _dictionary(timeline.flows.name, timeline.strings)},
-        "allocations": dict(vars(timeline.allocations)),
-        "marks": vars(timeline.marks) | {"name": _dictionary(timeline.marks.name, timeline.strings)},
-    }
+def _check_source(folder: Path, content: Content | None) -> None:
+    """Refuse a session whose trace lies beside it and is not what it was. Elsewhere nobody looks."""
+    if content is None or not content.is_plain_name:
+        return
+    beside = Path(os.path.abspath(folder)).parent / content.name
+    if beside.is_symlink() or not beside.exists():
+        return
+    if content_of(beside) != content:
+        raise InputError(
+            folder,
+            f"made from {content.shown}, which lies beside it and has changed since",
+            f"Analyse {content.shown} again (--save --force replaces the session), or move one of them away.",
+        )
 
 
-def _clean(text: str) -> str:
-    """Parquet text is UTF-8; a lone surrogate from a damaged source is not."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+def _timeline(folder: Path, info: _Info) -> Timeline:
+    tables, arguments = session_tables.read_all(folder, info.tables, _TABLES)
+    strings = StringTable(tables["strings"]["text"])
 
+    def build(kind: Any, name: str) -> Any:
+        with session_tables.told(folder / f"{name}.parquet"):
+            return kind(**session_tables.coded(tables[name], strings, kind))
 
-def _dictionary(codes: Any, strings: StringTable) -> Any:
-    """A dictionary column of only the texts that occur; code -1 becomes null."""
-    import pyarrow as pa
-
-    used, compact = np.unique(codes, return_inverse=True)
-    texts = [_clean(strings[int(c)]) for c in used if c >= 0]
-    shift = len(used) - len(texts)
-    indices = pa.array(compact.reshape(-1).astype(np.int32) - shift, mask=codes < 0)
-    return pa.DictionaryArray.from_arrays(indices, pa.array(texts, pa.string()))
-
-
-_DELTA = ("start_ns", "time_ns", "event")
-
-
-def _write(path: Path, columns: dict[str, Any]) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    table = pa.table(columns)
-    delta = {name: "DELTA_BINARY_PACKED" for name in table.column_names if name in _DELTA}
-    plain = [name for name in table.column_names if name not in delta]
-    pq.write_table(
-        table,
-        path,
-        compression="zstd",
-        use_dictionary=plain,
-        column_encoding=delta or None,
-        write_statistics=False,
-    )
-
-
-def _read(path: Path) -> Any:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        return pq.read_table(path, memory_map=True)
-    except (OSError, pa.ArrowException) as error:
-        first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(path, f"cannot be read ({first})", "Analyse the original trace again.") from None
-
-
-def _codes(table: Any, column: str, strings: StringTable) -> Any:
-    import pyarrow as pa
-
-    chunked = table.column(column)
-    if not pa.types.is_dictionary(chunked.type):
-        chunked = chunked.dictionary_encode()
-    out = []
-    for chunk in chunked.chunks:
-        translate = np.append(strings.codes(chunk.dictionary.to_pylist()), np.int32(-1))
-        out.append(translate[chunk.indices.fill_null(-1).to_numpy(zero_copy_only=False)])
-    return np.concatenate(out).astype(np.int32) if out else np.zeros(0, np.int32)
-
-
-def _timeline(info: dict[str, Any], tables: dict[str, Any]) -> Timeline:
-    strings = StringTable(tables["strings"].column("text").to_pylist())
-
-    def build(kind: Any, table: Any) -> Any:
-        columns = {}
-        for spec in dataclasses.fields(kind):
-            if spec.name in ("name", "category"):
-                columns[spec.name] = _codes(table, spec.name, strings)
-            else:
-                columns[spec.name] = table.column(spec.name).to_numpy().copy()
-        return kind(**columns)
-
-    args = tables["args"]
-    store = ArgStore(
-        strings,
-        list(info["arg_keys"]),
-        *(args.column(c).to_numpy() for c in ("event", "key", "tag", "value")),
-    )
+    sources = session_check.most_sources(len(tables["spans"]["start_ns"]), arguments.rows)
+    spill = session_tables.spilled(folder, info.tables.get(session_tables.SPILLED))
+    store = session_tables.SavedArgs(strings, info.arg_keys, arguments, sources, spill)
     return Timeline(
         strings=strings,
-        spans=build(Spans, tables["spans"]),
-        tracks=[Track(**t) for t in info["tracks"]],
+        spans=build(Spans, "spans"),
+        tracks=info.tracks,
         args=store,
-        origin_ns=info["origin_ns"],
-        clock=info["clock"],
-        counters=build(Counters, tables["counters"]),
-        flows=build(Flows, tables["flows"]),
-        allocations=build(Allocations, tables["allocations"]),
-        marks=build(Marks, tables["marks"]),
+        origin_ns=info.origin_ns,
+        clock=info.clock,
+        counters=build(Counters, "counters"),
+        flows=build(Flows, "flows"),
+        allocations=build(Allocations, "allocations"),
+        marks=build(Marks, "marks"),
     )
+
+
+__all__ = ["FORMAT", "FORMAT_VERSION", "INFO_FILE", "READER_VERSION", "SUFFIX", "Session", "is_session"]

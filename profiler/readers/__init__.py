@@ -7,8 +7,9 @@ import os
 from pathlib import Path
 from typing import Protocol, cast
 
+from stallscope.profiler.content import content_of
 from stallscope.profiler.errors import InputError
-from stallscope.profiler.session import Session, is_session
+from stallscope.profiler.session import Session, is_session, is_unfinished
 
 __all__ = ["READERS", "Reader", "load", "reader_of"]
 
@@ -48,8 +49,20 @@ def load(path: str | os.PathLike[str]) -> Session:
         raise InputError(source, "no such file or folder")
     if is_session(source):
         return Session.load(source)
+    content = content_of(source)
+    session = _read(source)
+    if session.facts.get("format") != "stallscope-recording":  # which is its own source
+        session.content = content
+    return session
+
+
+def _read(source: Path) -> Session:
     if (reader := reader_of(source)) is not None:
         return reader.read(source)
+    if is_unfinished(source):
+        raise InputError(
+            source, "a session whose saving was never finished", "Analyse the original trace again."
+        )
     if source.is_dir():
         raise InputError(
             source,
