@@ -5,6 +5,7 @@ Nothing here looks at framework operators: a kernel of a lone kernel table is as
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from stallscope.analyzers.models.call import bits, parse_dtype
 from stallscope.analyzers.pipes import PIPES, SIDES, Pipes
 from stallscope.analyzers.registry import NotApplicable
 from stallscope.analyzers.work import Group, grid_blocks
@@ -38,10 +40,17 @@ CLOCK_FROM_NS = 10_000
 """Shorter kernels tell cycles over time too coarsely: times have three decimals of a microsecond."""
 WHOLE = 0.01
 """How far a core count worked out from utilisation may be from a whole number."""
+UNUSED = 0.05
+"""No pipe of a side busier than this: the kernel did not use that kind of core."""
 SHOWN = 200
 KIB = 1024
 
-_NUMBERED = re.compile(r"(?:_\d+)+$|(?<=[a-z])\d+$")
+BURST_BYTES = 512
+"""What MTE2 fetches at once at full speed (CANN operator guides; msprof-analyze asks for 256 elements of 16 bits)."""
+PLAIN = ("ND", "FORMAT_ND", "NCHW", "NCL", "")
+"""Layouts whose rows lie in memory as the shape says; FRACTAL_NZ and the like are tiled, and so aligned."""
+
+_NUMBERED = re.compile(r"(?:_\d+)+$|(?<=[a-zA-UW-Z])\d+$")
 _AIV_ONLY = re.compile(r"^aiv_")
 
 
@@ -92,6 +101,20 @@ class KernelGroup:
     def shapes_text(self) -> str:
         text = " ".join(str(s) for s in self.shapes if s)
         return text if len(text) <= 160 else text[:159] + "…"
+
+
+@dataclass(frozen=True)
+class Operand:
+    """The operand that most bytes of a kernel belong to."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    bytes: int
+    row_bytes: int
+
+    @property
+    def aligned(self) -> bool:
+        return self.row_bytes % BURST_BYTES == 0
 
 
 @dataclass(frozen=True)
@@ -232,6 +255,8 @@ class Npu:
 
     def pipes(self, rows: Rows) -> Pipes | None:
         """The pipes of some kernels of one kind, their mean by time; None where nothing was recorded."""
+        if not self._ratio_keys:
+            return None
         weight = self.timeline.spans.dur_ns[rows].astype(np.float64)
         ratios = {}
         for where, key in self._ratio_keys.items():
@@ -241,11 +266,13 @@ class Npu:
                 ratios[where] = float((values[good] * weight[good]).sum() / weight[good].sum())
         if not any(r > 0 for r in ratios.values()):
             return None
-        return Pipes(ratios, self.core_of(int(rows[0])) in MIXED)
+        both = all(any(r > UNUSED for (side, _), r in ratios.items() if side == s) for s in ("aic", "aiv"))
+        return Pipes(ratios, both and self.core_of(int(rows[0])) in MIXED)
 
     def moved_bytes(self, rows: Rows) -> int | None:
         """Bytes that these kernels moved to and from device memory (MemoryAccess), None where not recorded."""
-        keys = [k for k in self.timeline.args.keys if "main_memory_datas" in k]
+        # databases tell no unit
+        keys = [k for k in self.timeline.args.keys if k.endswith("main_memory_datas(KB)")]
         total, known = 0.0, np.zeros(len(rows), bool)
         for key in keys:
             values = self.numbers(key)[rows]
@@ -297,6 +324,21 @@ class Npu:
             cube, cube * VECTOR_PER_CUBE if split else cube, "measured by the cube's utilisation"
         )
 
+    def measured(self, device: int) -> dict[str, int]:
+        """Cores and clock in MHz of a device by its own number, where the recording tells neither; {} if unknown."""
+        told = self.told(device)
+        clock = told.get("measured_aic_mhz")
+        if (
+            told.get("vendor") != "Ascend"
+            or told.get("name")
+            or told.get("cores")
+            or not isinstance(clock, float)
+        ):
+            return {}
+        counts = [self._measured_cores(n) for n in self.run.devices if n % 1000 == device]
+        known = next((c for c in counts if c is not None), None)
+        return {"cores": known.cube, "aic_mhz": round(clock)} if known is not None else {}
+
     def _chip_cores(self, number: int) -> CoreCount | None:
         chip = self.run.chips.get(number)
         if chip is None or chip.vendor != "Huawei" or not chip.cores:
@@ -313,6 +355,14 @@ class Npu:
             if keys
             else np.zeros(len(self.timeline), np.int64)
         )
+
+    def cores_of(self, row: int) -> int | None:
+        """How many cores there are of the kind that a kernel runs on, None where not known."""
+        core = self.core_of(row)
+        if core not in CORES:
+            return None
+        known = self.cores.get(int(self.run.work.device_of_row[row]))
+        return known.of(core) if known is not None else None
 
     @cached_property
     def clock_mhz(self) -> Floats:
@@ -413,6 +463,21 @@ class Npu:
         """The framework operator that launched a kernel, else the kernel's own type."""
         return self.run.places.name(self.run.operator_of(row)) or self.type_of(row)
 
+    def words(self, group: Group) -> str:
+        """What pipes and layout tell of a work group's longest kernel, as a sentence to append; "" if nothing."""
+        if group.pipes is None:
+            return ""
+        text = f" {group.pipes.text[0].upper()}{group.pipes.text[1:]}"
+        told = self.timeline.arguments(self._longest(group))
+        lists = [told.get(k) for k in ("Input Shapes", "Input Data Types", "Input Formats")]
+        operand = largest_operand(*(v if isinstance(v, list) else [] for v in lists))
+        if group.pipes.bound == "memory-bound" and operand is not None and not operand.aligned:
+            text += f"; the rows of its largest operand are {operand.row_bytes} bytes, no multiple of {BURST_BYTES}"
+        return f"{text}."
+
+    def _longest(self, group: Group) -> int:
+        return int(group.rows[np.argmax(self.timeline.spans.dur_ns[group.rows])])
+
     # -- table ---------------------------------------------------------------------------------------
 
     def table(self) -> list[Row]:
@@ -439,8 +504,27 @@ class Npu:
             return row | {"bound": "", "note": _why_no_pipes(self, group)}
         side, pipe, ratio = group.pipes.busiest
         ratios = {f"{s}_{p}" if s else p: round(r, 3) for (s, p), r in group.pipes.ratios.items()}
-        return row | {"bound": group.pipes.bound, "pipe": f"{side}_{pipe}" if side else pipe,
-                      "busy": round(ratio, 3), "ratios": ratios}  # fmt: skip
+        bound = {
+            "bound": group.pipes.bound,
+            "pipe": f"{side}_{pipe}" if side else pipe,
+            "busy": round(ratio, 3),
+        }
+        return row | bound | ratios
+
+
+def largest_operand(shapes: list[list[int]], dtypes: list[str], formats: list[str]) -> Operand | None:
+    """The largest input by bytes, if it has rows and a plain layout; None where types are not known."""
+    operands = []
+    for i, shape in enumerate(shapes):
+        dtype = parse_dtype(dtypes[i]) if i < len(dtypes) else ""
+        layout = formats[i] if i < len(formats) else ""
+        if shape and bits(dtype):
+            size = math.prod(shape) * bits(dtype) // 8
+            operands.append((size, Operand(tuple(shape), dtype, size, shape[-1] * bits(dtype) // 8), layout))
+    if not operands:
+        return None
+    _, operand, layout = max(operands, key=lambda o: o[0])
+    return operand if layout in PLAIN and len(operand.shape) >= 2 else None
 
 
 def _why_no_pipes(npu: Npu, group: KernelGroup) -> str:

@@ -12,9 +12,13 @@ goes first: at 0.8 busy nothing but less arithmetic helps, however busy the rest
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
+
+from stallscope.analyzers.models.call import Cost
+from stallscope.analyzers.models.roofline import LOW, TARGET, RooflinePoint, far_from_roofs
 
 Bound = Literal["cube-bound", "vector-bound", "memory-bound", "feed-bound", "scalar-bound", "unbound"]
 
@@ -115,3 +119,48 @@ class Pipes:
         read, written = self.ratios.get(("aiv", "mte2"), 0.0), self.ratios.get(("aiv", "mte3"), 0.0)
         cube = max((r for (side, _), r in self.ratios.items() if side == "aic"), default=0.0)
         return read + written >= IN_TURN and cube < BUSY and not self.mixed
+
+
+def with_pipes(
+    point: RooflinePoint,
+    pipes: Pipes | None,
+    cost: Cost,
+    duration_ns: int,
+    blocks: int | None = None,
+    cores: int | None = None,
+) -> RooflinePoint:
+    """A roofline point with what the pipes tell where shapes and peaks cannot.
+
+    A busy cube or vector unit proves that arithmetic binds, whatever share of the peak the shapes give (padding, a
+    lower clock, a slower type). Where no peak is known, a busy memory pipe beside an idle cube proves that moving data
+    binds; if the bandwidth is known and not reached, the data is moved badly, and the cube's own share of the time is
+    the other floor.
+    """
+    if pipes is None or point.verdict in ("memory-bound", "compute-bound", "model-or-clock-fault"):
+        return point
+    if pipes.bound in ("cube-bound", "vector-bound"):
+        reason = f"{pipes.text}: only less work helps" + (f"; {point.reason}" if point.reason else "")
+        return replace(point, verdict="compute-bound", reason=reason, gain_ns=None)
+    if pipes.bound != "memory-bound":
+        return point
+    if point.verdict != "unknown":
+        return replace(point, reason=f"{point.reason}; {pipes.text}")
+    if point.memory_share is None or point.memory_share >= LOW:
+        return replace(point, verdict="memory-bound", reason=f"{pipes.text}; {point.reason}")
+    if point.compute_share is not None or cost.basis != "shapes":
+        return point
+    busy = max((r for (_, pipe), r in pipes.ratios.items() if pipe in COMPUTE), default=0.0)
+    share = max(point.memory_share, busy)
+    if share >= LOW:
+        return point
+    verdict, reason = far_from_roofs(duration_ns, share, (blocks, cores))
+    floor = math.ceil(share * duration_ns)
+    return replace(
+        point,
+        verdict=verdict,
+        reason=f"{reason}; {pipes.text}",
+        roof="memory" if share == point.memory_share else "compute",
+        share=share,
+        floor_ns=floor,
+        gain_ns=max(0, duration_ns - math.ceil(floor / TARGET)),
+    )

@@ -155,7 +155,11 @@ class Run:
         same chip as the others if those are all of one.
         """
         told = self.session.facts.get("devices", {})
-        kinds_of = {key: chip_of_device(entry) for key, entry in told.items() if isinstance(entry, dict)}
+        kinds_of = {
+            key: chip_of_device(entry | (self.npu.measured(int(key)) if key.isdecimal() else {}))
+            for key, entry in told.items()
+            if isinstance(entry, dict)
+        }
         kinds_found = list(kinds_of.values())
         only = kinds_found[0] if kinds_found and all(k == kinds_found[0] for k in kinds_found) else None
         found = {number: kinds_of.get(str(number % 1000), only) for number in self.devices}

@@ -20,6 +20,7 @@ from stallscope.analyzers.models.attribution import FAMILIES, Attribution, attri
 from stallscope.analyzers.models.call import Cost, StepTokens
 from stallscope.analyzers.models.family import Family
 from stallscope.analyzers.models.roofline import RooflinePoint, roofline
+from stallscope.analyzers.pipes import Pipes, with_pipes
 from stallscope.profiler import kernels
 from stallscope.profiler.kinds import DEVICE_WORK, Kind
 from stallscope.profiler.notes import Note
@@ -81,6 +82,10 @@ class Group:
     point: RooflinePoint | None = None
     blocks: int | None = None
     op_row: int = -1
+    cores: int | None = None
+    """Cores of the kind the longest kernel runs on, None where not known."""
+    pipes: Pipes | None = None
+    """How busy the pipes of an NPU's cores were in the longest kernel, None where not recorded."""
 
     @property
     def mean_ns(self) -> int:
@@ -229,11 +234,14 @@ class Work:
         total = int(calls.duration_ns[members].sum())
         cost = calls.costs[int(calls.cost[head])] if calls.cost[head] >= 0 else None
         device, kernel = int(self.device_of_row[longest]), self.timeline.name(longest)
+        chip, rows = self.run.chips.get(device), _ranges(calls.rows, calls.starts, members)
+        cores = self.run.npu.cores_of(longest) or (chip.cores if chip is not None else None)
+        pipes = self.run.npu.pipes(rows[self.timeline.spans.name[rows] == self.timeline.spans.name[longest]])
         point = None
         if cost is not None:
-            point = roofline(
-                cost, total // len(members), self.run.chips.get(device), kernel=kernel, blocks=blocks
-            )
+            mean = total // len(members)
+            point = roofline(cost, mean, chip, kernel=kernel, blocks=blocks, cores=cores)
+            point = with_pipes(point, pipes, cost, mean, blocks, cores)
         text = calls.texts[int(calls.shapes[head])] if calls.shapes[head] >= 0 else ""
         return Group(
             operator=calls.texts[int(calls.operator[head])],
@@ -244,11 +252,13 @@ class Work:
             family=cost.family if cost is not None else FAMILIES[int(self.family_of_row[longest])],
             calls=len(members),
             total_ns=total,
-            rows=_ranges(calls.rows, calls.starts, members),
+            rows=rows,
             cost=cost,
             point=point,
             blocks=blocks,
             op_row=int(calls.op_row[head]),
+            cores=cores,
+            pipes=pipes,
         )
 
     def _bare_groups(self) -> list[Group]:

@@ -353,12 +353,15 @@ def _ascend_by_clock(cores: int | None, clock_mhz: int | None) -> Chip | None:
     """The Ascend chip with this number of AI cores at this clock, as recordings tell them without a name.
 
     Cores and clock give the matrix rate by its formula. They also single out a row of the table, whose bandwidth is
-    then doubtful in two ways; chips that agree in it need not be told apart.
+    then doubtful in two ways; chips that agree in it need not be told apart, and where they do not it stays unknown.
     """
     found = [
         c for c in CHIPS if c.vendor == "Huawei" and cores and c.cores == cores and c.clock_mhz == clock_mhz
     ]
-    if not found or len({c.bandwidth and c.bandwidth.value for c in found}) != 1:
+    if not found:
         return None
     name = " or ".join(c.name for c in found) + ", by cores and clock"
-    return replace(_as_recorded(found[0], cores, clock_mhz), name=name)
+    same = len({c.bandwidth and c.bandwidth.value for c in found}) == 1
+    return replace(
+        _as_recorded(found[0], cores, clock_mhz), name=name, bandwidth=found[0].bandwidth if same else None
+    )

@@ -24,6 +24,8 @@ Verdict = Literal[
     "memory-bound", "compute-bound", "latency-bound", "inefficient", "model-or-clock-fault", "unknown"
 ]
 Roof = Literal["memory", "compute", ""]
+Grid = tuple[int | None, int | None]
+"""Blocks of a kernel and cores it can run on; None where not known."""
 
 SATURATED = 0.80
 """Nsight Compute and CANN: from here on only less work helps."""
@@ -76,11 +78,13 @@ def roofline(
     *,
     kernel: str = "",
     blocks: int | None = None,
+    cores: int | None = None,
 ) -> RooflinePoint:
     """Place a call's cost, and the time all its kernels took together, under the roofs of a chip.
 
     `kernel` is the name of the (longest) kernel: it tells TF32 from FP32 arithmetic, and a copy from or to
-    the host, which no device roof bounds. `blocks` is the number of thread blocks of its grid.
+    the host, which no device roof bounds. `blocks` is the number of thread blocks of its grid, `cores` that of the
+    cores it runs on where it is not the chip's (NPUs have vector cores beside the cubes).
     """
     if duration_ns <= 0:
         return _without(cost, 0, "the kernel has no duration", None, None)
@@ -94,7 +98,8 @@ def roofline(
         return _without(cost, duration_ns, "bound by the link to the host", None, None)
     dtype = arithmetic_type(cost, chip, kernel)
     doubt = "TF32 may be in use" if dtype == "fp32" and _tf32_possible(cost, chip, kernel) else ""
-    return _placed(cost, duration_ns, chip, dtype, doubt, blocks)
+    grid = (blocks, cores or chip.cores)
+    return _placed(cost, duration_ns, chip, dtype, doubt, grid)
 
 
 def arithmetic_type(cost: Cost, chip: Chip, kernel: str) -> str:
@@ -136,9 +141,7 @@ def _without(
     )
 
 
-def _placed(
-    cost: Cost, duration_ns: int, chip: Chip, dtype: str, doubt: str, blocks: int | None
-) -> RooflinePoint:
+def _placed(cost: Cost, duration_ns: int, chip: Chip, dtype: str, doubt: str, grid: Grid) -> RooflinePoint:
     peak, bandwidth = chip.peak(dtype, cost.unit), chip.bandwidth
     seconds = duration_ns / 1e9
     compute = cost.flops / seconds / peak.value if peak is not None else None
@@ -148,7 +151,7 @@ def _placed(
         return _without(cost, duration_ns, "no peak of this chip is known for this work", peak, bandwidth)
     share, roof = max(known)
     floor_ns = math.ceil(share * duration_ns)
-    verdict, reason = _verdict(cost, duration_ns, chip, compute, memory, share, doubt, blocks)
+    verdict, reason = _verdict(cost, duration_ns, chip, compute, memory, share, doubt, grid)
     claims = verdict not in ("model-or-clock-fault", "unknown") and cost.basis != "lower bound"
     gain = max(0, duration_ns - math.ceil(floor_ns / TARGET)) if claims else None
     return RooflinePoint(
@@ -177,7 +180,7 @@ def _verdict(
     memory: float | None,
     share: float,
     doubt: str,
-    blocks: int | None,
+    grid: Grid,
 ) -> tuple[Verdict, str]:
     """The verdict and why, by the limits at the head of this file."""
     if share > IMPOSSIBLE:
@@ -199,15 +202,14 @@ def _verdict(
         )
     if memory is None:
         return "unknown", f"{share:.0%} of the compute roof; the memory bandwidth is unknown"
-    return _far_from_roofs(duration_ns, chip, share, blocks)
+    return far_from_roofs(duration_ns, share, grid)
 
 
-def _far_from_roofs(duration_ns: int, chip: Chip, share: float, blocks: int | None) -> tuple[Verdict, str]:
-    if blocks is not None and chip.cores and 0 < blocks < chip.cores:
-        return (
-            "latency-bound",
-            f"grid too small: {blocks} blocks on {chip.cores} cores; {share:.0%} of the roof",
-        )
+def far_from_roofs(duration_ns: int, share: float, grid: Grid) -> tuple[Verdict, str]:
+    """Why a kernel is far from both roofs: a small grid, too short, or inefficient."""
+    blocks, cores = grid
+    if blocks is not None and cores and 0 < blocks < cores:
+        return "latency-bound", f"grid too small: {blocks} blocks on {cores} cores; {share:.0%} of the roof"
     if duration_ns < SHORT_NS:
         return (
             "latency-bound",

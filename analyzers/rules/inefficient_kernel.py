@@ -3,7 +3,8 @@
 ## What it finds
 Operators whose kernels reach less than 60 % of the roof that binds them, run for at least 10 us and have a grid that
 fills the chip. Only operators with recorded shapes that fix their work, on a chip whose peaks are known. The time they
-could give back is counted up to 80 % of the roof, as a good kernel reaches it.
+could give back is counted up to 80 % of the roof, as a good kernel reaches it. On an NPU the counters of the cores are
+heard too: a kernel whose cube or vector unit is busy 80 % of the time is bound by arithmetic, whatever its share of a peak.
 
 ## Why it costs time
 The work would be done sooner by another kernel for the same operator: another tile size, layout, or library.
@@ -99,9 +100,16 @@ def _finding(run: Run, same: Sequence[Group], saved: Saving) -> Finding:
             f"{facts['calls']} calls, {share(total, run.work.total_ns)} of the device's work; the slowest is {worst.shapes or 'one'} "
             f"with {duration(worst.mean_ns)} a call where {duration((worst.floor_ns or 0) // worst.calls)} are the least on a "
             f"{run.chips[worst.device].name}. At 80 % of the roof they would save {duration(saved.ns)} ({saved.text})."
+            + run.npu.words(worst)
         ),
-        advice="Try another kernel for this operator: tune or autotune it, another backend, contiguous inputs.",
+        advice=_advice(worst),
         evidence=kernelwords.evidence(run, rows),
         facts=facts,
         fix=saved.fix,
     )
+
+
+def _advice(worst: Group) -> str:
+    if worst.pipes is not None and worst.pipes.bound == "memory-bound":
+        return "Its reads or writes are busy but slow: contiguous inputs, rows of a multiple of 512 bytes, a tiled weight."
+    return "Try another kernel for this operator: tune or autotune it, another backend, contiguous inputs."

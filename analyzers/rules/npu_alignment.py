@@ -3,8 +3,8 @@
 ## What it finds
 Kernels of the cube (products, grouped products, attention) that wait for MTE2, the pipe that reads memory, at least 80 % of
 the time, while the cube is busy less than that, and whose largest operand in plain layout has rows that are no multiple of
-512 bytes. Where the chip is known and the kernel does reach the speed of memory, alignment is not the cause and nothing is
-said. Kernels of the same operator with aligned rows, if there are any, set the gain; else the next busy pipe does.
+512 bytes. Where the chip is known the distance from its roof tells more: then MB302 speaks, and names the alignment, and a
+kernel that does reach the speed of memory is left alone. Kernels of the same operator with aligned rows, if there are any, set the gain; else the next busy pipe does.
 
 ## Why it costs time
 MTE2 fetches tiles row by row in bursts of 512 bytes. A row that begins in the middle of a burst costs an extra one, and rows
@@ -17,7 +17,6 @@ weight in the tiled layout of the cube once (`torch_npu.npu_format_cast(weight, 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -27,10 +26,9 @@ import numpy as np
 from stallscope.analyzers import kernelwords
 from stallscope.analyzers.finding import Finding, Where
 from stallscope.analyzers.gain import saving
-from stallscope.analyzers.models.call import bits, parse_dtype
 from stallscope.analyzers.models.family import Family, kernel_family
 from stallscope.analyzers.models.roofline import LOW
-from stallscope.analyzers.npu import CUBE, MIX_CUBE, KernelGroup
+from stallscope.analyzers.npu import BURST_BYTES, CUBE, MIX_CUBE, KernelGroup, Operand, largest_operand
 from stallscope.analyzers.pipes import BUSY
 from stallscope.analyzers.registry import NotAnalysable, limit
 from stallscope.analyzers.units import duration, share
@@ -42,10 +40,6 @@ CODE = "NP804"
 NAME = "npu-alignment"
 NEEDS = {"device", "shapes", "trusted_device"}
 
-BURST_BYTES = 512
-"""What MTE2 fetches at once at full speed (CANN operator guides; msprof-analyze asks for 256 elements of 16 bits)."""
-PLAIN = ("ND", "FORMAT_ND", "NCHW", "NCL", "")
-"""Layouts whose rows lie in memory as the shape says; FRACTAL_NZ and the like are tiled, and so aligned."""
 FAMILIES = (Family.GEMM, Family.ATTENTION, Family.MOE)
 
 
@@ -65,20 +59,6 @@ class Limits:
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Operand:
-    """The operand that most bytes of a kernel belong to."""
-
-    shape: tuple[int, ...]
-    dtype: str
-    bytes: int
-    row_bytes: int
-
-    @property
-    def aligned(self) -> bool:
-        return self.row_bytes % BURST_BYTES == 0
-
-
 def check(run: Run, limits: Limits) -> Iterator[Finding]:
     """One finding per operator type, phase and device."""
     run.npu.need()
@@ -91,7 +71,8 @@ def check(run: Run, limits: Limits) -> Iterator[Finding]:
     waiting = [
         (g, operand)
         for g in run.npu.groups
-        if _waits_for_reads(run, g, limits) and (operand := largest_operand(g)) is not None
+        if _waits_for_reads(run, g, limits)
+        and (operand := largest_operand(g.shapes, g.dtypes, g.formats)) is not None
     ]
     for group, operand in waiting:
         if not operand.aligned and operand.row_bytes >= limits.min_row_bytes:
@@ -103,21 +84,6 @@ def check(run: Run, limits: Limits) -> Iterator[Finding]:
         factors = [_factor(g, o, best) for g, o in same]
         if sum(g.total_ns * (1 - f) for (g, _), f in zip(same, factors, strict=True)) >= least:
             yield from _finding(run, same, factors, best, least)
-
-
-def largest_operand(group: KernelGroup) -> Operand | None:
-    """The largest input by bytes, if it has rows and a plain layout; None where types are not known."""
-    operands = []
-    for i, shape in enumerate(group.shapes):
-        dtype = parse_dtype(group.dtypes[i]) if i < len(group.dtypes) else ""
-        layout = group.formats[i] if i < len(group.formats) else ""
-        if shape and bits(dtype):
-            size = math.prod(shape) * bits(dtype) // 8
-            operands.append((size, Operand(tuple(shape), dtype, size, shape[-1] * bits(dtype) // 8), layout))
-    if not operands:
-        return None
-    _, operand, layout = max(operands, key=lambda o: o[0])
-    return operand if layout in PLAIN and len(operand.shape) >= 2 else None
 
 
 def _waits_for_reads(run: Run, group: KernelGroup, limits: Limits) -> bool:
@@ -133,6 +99,8 @@ def _waits_for_reads(run: Run, group: KernelGroup, limits: Limits) -> bool:
     if group.pipes.bound != "memory-bound" or pipe != "mte2" or side == "aiv" or ratio < BUSY:
         return False
     point = group.group.point if group.group is not None else None
+    if point is not None and point.verdict in ("inefficient", "latency-bound"):
+        return False
     return point is None or point.memory_share is None or point.memory_share < LOW
 
 

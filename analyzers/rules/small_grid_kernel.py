@@ -74,20 +74,25 @@ def check(run: Run, limits: Limits) -> Iterator[Finding]:
 
 def is_small(run: Run, group: Group, limits: Limits) -> bool:
     """Whether a group's kernels are long, leave most cores empty, and are far from both roofs."""
-    chip = run.chips.get(group.device)
-    if chip is None or not chip.cores or group.point is None or group.cost is None or not group.blocks:
+    if (
+        not group.cores
+        or group.device not in run.chips
+        or group.point is None
+        or group.cost is None
+        or not group.blocks
+    ):
         return False
     return (
         group.point.verdict == "latency-bound"
         and group.cost.basis == "shapes"
-        and group.blocks < limits.max_fill * chip.cores
+        and group.blocks < limits.max_fill * group.cores
         and group.mean_ns >= limits.min_kernel_us * 1000
     )
 
 
 def _factor(run: Run, group: Group) -> float:
     """What would remain of the kernel's time on a full grid."""
-    cores = run.chips[group.device].cores or 1
+    cores = group.cores or 1
     best = max(
         1 - group.gain_ns / group.total_ns,
         (group.blocks or cores) / cores,
@@ -98,7 +103,6 @@ def _factor(run: Run, group: Group) -> float:
 
 def _finding(run: Run, same: Sequence[Group], saved: Saving) -> Finding:
     worst = max(same, key=lambda g: g.total_ns)
-    chip = run.chips[worst.device]
     total = sum(g.total_ns for g in same)
     rows = np.concatenate([g.rows for g in same])
     blocks = sorted({g.blocks or 0 for g in same})
@@ -110,14 +114,14 @@ def _finding(run: Run, same: Sequence[Group], saved: Saving) -> Finding:
     facts = kernelwords.per_step(run, worst.phase, total) | {
         "calls": sum(g.calls for g in same),
         "blocks": blocks,
-        "cores": chip.cores,
+        "cores": worst.cores,
         "shapes": worst.shapes,
         "priced_by": saved.by,
     }
     return Finding(
         code=CODE,
         name="small-grid-kernel",
-        title=f"{worst.operator or worst.kernel} takes {duration(total)} on {named}; the chip has {chip.cores} cores",
+        title=f"{worst.operator or worst.kernel} takes {duration(total)} on {named}; the chip has {worst.cores} cores",
         lost_ns=total,
         recoverable_ns=saved.ns,
         confidence=kernelwords.confidence(same, saved.by),
