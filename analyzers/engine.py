@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from stallscope.analyzers import taskqueue
 from stallscope.analyzers.finding import (
     DeviceSummary,
     Finding,
@@ -61,7 +62,7 @@ def analyze_session(session: Session, rules: Mapping[str, Rule], companion: Sess
         notes=[*run.trust.notes(), *run.work.notes(), *session.notes],
         facts=dict(session.facts),
         run=run,
-        tables=all_tables(run) | run.floor.tables() | whole.tables(),
+        tables=all_tables(run) | run.floor.tables() | whole.tables() | taskqueue.tables(run),
     )
     return report
 

@@ -33,7 +33,8 @@ _COMPILE_CALL = re.compile(
 _ALLOCATOR_CALL = re.compile(
     r"^(?:cuda|hip)(?:Malloc|Free|HostAlloc|FreeHost|HostMalloc|HostFree|HostRegister|HostUnregister)(?!Async)"
     r"|^(?:cu|hip)(?:MemAlloc|MemFree|MemCreate|MemMap|MemUnmap|MemRelease|MemSetAccess|MemAddressReserve)"
-    r"|aclrt(?:Malloc|Free)|aclMallocMemInner|MallocPhysical|FreePhysical"
+    r"|aclrt(?:Malloc|Free|MapMem|UnmapMem|ReserveMemAddress|ReleaseMemAddress)|aclMallocMemInner|MallocPhysical|FreePhysical"
+    r"|(?:^|Runtime@)(?:Dev|Host)(?:Malloc|Free)"
 )
 _CAPTURE_BEGIN = re.compile(r"StreamBeginCapture|aclmdlRICaptureBegin")
 _CAPTURE_END = re.compile(r"StreamEndCapture|aclmdlRICaptureEnd")

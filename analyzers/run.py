@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from stallscope.analyzers import contention, hostwords, waits
 from stallscope.analyzers.backpressure import Pressure, pressure
+from stallscope.analyzers.blocking import LaunchBlocking
 from stallscope.analyzers.chains import Chain, find_chains
 from stallscope.analyzers.communication import Communication
 from stallscope.analyzers.companion import Companion
@@ -29,6 +30,7 @@ from stallscope.analyzers.pace import Pace
 from stallscope.analyzers.phases import PhaseSeries, series
 from stallscope.analyzers.places import Places
 from stallscope.analyzers.replay import Replay
+from stallscope.analyzers.taskqueue import TaskQueue
 from stallscope.analyzers.trust import Trust
 from stallscope.analyzers.work import Work
 from stallscope.profiler import intervals, kinds
@@ -194,6 +196,16 @@ class Run:
     def communication(self) -> Communication:
         """How the time of collectives splits into waiting and transfer, where the recording tells."""
         return Communication(self)
+
+    @cached_property
+    def blocking(self) -> LaunchBlocking:
+        """Launches that the host waits for one by one."""
+        return LaunchBlocking(self)
+
+    @cached_property
+    def task_queues(self) -> dict[int, TaskQueue]:
+        """Each device's idle gaps by the side of the task queue that came late."""
+        return {number: TaskQueue(self, account) for number, account in self.idle.items()}
 
     @cached_property
     def floor(self) -> Floor:

@@ -50,6 +50,8 @@ def sync_findings(
 def _sync_losses(run: Run, account: IdleAccount, implicit: bool) -> list[Loss]:
     columns = block_columns(account, Cause.SYNC)
     mask = columns["mask"] & ((columns["operator"] >= 0) == implicit)
+    if run.blocking.active:  # LN402
+        mask &= ~np.isin(columns["row"], run.blocking.syncs)
     return losses(run, account, mask, columns["row"], place_codes(run, columns))
 
 

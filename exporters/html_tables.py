@@ -34,6 +34,7 @@ TABLE_TITLES = {
     "idle_causes": "Causes of idle time, with the places that hold most of each",
     "waits": "Where the host waits for the device",
     "backpressure": "Launch queue",
+    "task_queue": "Task queue: which side comes late",
     "batches": "Batch sizes",
     "operators": "Operators",
     "roofline": "Roofline",

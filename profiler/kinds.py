@@ -69,7 +69,7 @@ _COLLECTIVE = re.compile(
 )
 
 _SYNC_CALL = re.compile(
-    r"^(?:cuda|hip|xpu|mtia|musa|acl(?:rt)?|npu|AscendCL@aclrt)?"
+    r"^(?:cuda|hip|xpu|mtia|musa|acl(?:rt)?|npu|AscendCL@aclrt|Runtime@)?"
     r"(?:rt)?(?:Stream|Device|Event|Ctx|Context|Queue)Synchronize"
     r"|^aclrtSynchronize(?:Stream|Device|Event)|^AscendCL@aclrtSynchronize"
     r"|^(?:cu|hip)(?:Stream|Ctx|Event|Device)Synchronize|^urQueueFinish|^zeCommandQueueSynchronize"

@@ -173,13 +173,19 @@ def _finding(
         detail=(
             f"{count} launched one by one; the host takes {duration(between)} from launch to launch, the median kernel "
             f"{duration(kernel)}. Idle in {len(loss.gaps)} short gaps: {share(loss.lost_ns, span)} of the device's time "
-            f"({split})."
+            f"({split}).{_queue(run, account)}"
         ),
         advice="Replay the step from a captured graph, compile it into fewer kernels, or batch more per step.",
         evidence=evidence(run, loss, "idle at launch pace"),
         facts=facts | worth.facts(),
         fix=worth.fix,
     )
+
+
+def _queue(run: Run, account: IdleAccount) -> str:
+    """Which side of an NPU's task queue is the slow one, as a sentence with a space before it; "" for none."""
+    text = run.task_queues[account.view.device].text() if run.communication.ranks else ""
+    return f" {text}" if text else ""
 
 
 def _busiest(run: Run, account: IdleAccount, mask: Bool) -> Place:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stallscope.analyzers import RULES, analyze
 from stallscope.analyzers.replay import Change
 from stallscope.analyzers.run import Run
 from stallscope.profiler.kinds import Kind
@@ -142,3 +143,34 @@ def test_a_wait_that_first_lets_the_queue_run_empty_does_not_take_that_for_the_h
     gain = run.replay.gain_ns(Change(as_graph=[tuple(int(r) for r in launches)]))
 
     assert gain == 821_000 - 121_100
+
+
+@pytest.mark.parametrize(
+    ("enqueue", "dequeue", "late", "word"),
+    [(500, 520, "python_late_ns", "Python enqueues late"), (90, 520, "calls_late_ns", "not Python"),
+     (300, 520, "python_late_ns", "Python enqueues late")],
+)  # fmt: skip
+def test_which_side_of_the_queue_starves(
+    tmp_path: Path, enqueue: int, dequeue: int, late: str, word: str
+) -> None:
+    run = recording(tmp_path, enqueue=enqueue, dequeue=dequeue, second=530)
+
+    (queue,) = run.task_queues.values()
+    row = queue.row()
+
+    assert (row["queue"], row["entries"], row["max_depth"]) == ("on", 2, 1)
+    assert row["median_wait_ns"] == (20 + dequeue - enqueue) * 1000 // 2
+    assert {k: row[k] for k in ("python_late_ns", "calls_late_ns", "no_queue_ns")} == {
+        "python_late_ns": 0, "calls_late_ns": 0, "no_queue_ns": 0, late: (530 - 110) * 1000
+    }  # fmt: skip
+    assert word in queue.text()
+
+
+def test_a_late_calling_thread_is_a_finding(tmp_path: Path) -> None:
+    run = recording(tmp_path, enqueue=90, dequeue=520, second=530)
+
+    report = analyze(run.session, {"LN403": RULES["LN403"]})
+
+    (finding,) = report.findings
+    assert finding.lost_ns == (530 - 110) * 1000
+    assert "is late" in finding.title

@@ -1,0 +1,77 @@
+"""Launches that the host waits for one by one: what a debug switch does to every operator.
+
+With ASCEND_LAUNCH_BLOCKING=1 each operator synchronises its stream after its launch; the recording shows that as a
+synchronising call directly after a launch, inside of the operator that made both. An operator that reads a value back
+(`aten::item`) waits too, but launches no kernel before that.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from stallscope.analyzers.environment import variable
+from stallscope.profiler import kinds
+from stallscope.profiler.kinds import Kind
+
+if TYPE_CHECKING:
+    from stallscope.analyzers.run import Run
+
+Rows = npt.NDArray[np.intp]
+
+SWITCHES = ("ASCEND_LAUNCH_BLOCKING", "CUDA_LAUNCH_BLOCKING", "HIP_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL")
+MIN_LAUNCHES = 20
+"""Fewer launches show no habit."""
+SHARE = 0.5
+"""Share of launches followed by a synchronisation from which on they are blocking (Ascend advisor)."""
+
+
+class LaunchBlocking:
+    """Synchronisations that directly follow a launch of the same operator."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.launches = 0
+        self.syncs: Rows = self._find()
+
+    def _find(self) -> Rows:
+        run, spans = self.run, self.run.timeline.spans
+        named = run.timeline.of_kind(Kind.RUNTIME) & run.timeline.match_names(kinds.is_kernel_launch)
+        launch = np.flatnonzero(named & ~run.is_graph_launch & ~run.is_capturing)
+        # a launch inside of another one (node and runtime level) is the same launch
+        launch = launch[run.places.nearest(spans.parent[launch].astype(np.intp), named) < 0]
+        sync = np.flatnonzero(run.is_sync)
+        sync = sync[run.places.nearest(spans.parent[sync].astype(np.intp), run.is_sync) < 0]
+        self.launches = len(launch)
+        if len(launch) == 0 or len(sync) == 0:
+            return np.zeros(0, np.intp)
+        rows = np.concatenate([launch, sync])
+        is_sync = np.concatenate([np.zeros(len(launch), bool), np.ones(len(sync), bool)])
+        order = np.lexsort((spans.start_ns[rows], spans.track[rows]))
+        rows, is_sync = rows[order], is_sync[order]
+        at = (
+            np.flatnonzero(is_sync[1:] & ~is_sync[:-1] & (spans.track[rows[1:]] == spans.track[rows[:-1]]))
+            + 1
+        )
+        before, found = rows[at - 1], rows[at]
+        caller = run.places.operators(before)
+        same = (caller >= 0) & (caller == run.places.operators(found))
+        return np.asarray(np.sort(found[same]), np.intp)
+
+    @property
+    def share(self) -> float:
+        """Share of the launches that are waited for at once."""
+        return len(self.syncs) / self.launches if self.launches else 0.0
+
+    @cached_property
+    def active(self) -> bool:
+        """Whether the host waits for launches one by one."""
+        return self.launches >= MIN_LAUNCHES and self.share > SHARE
+
+    @property
+    def switch(self) -> str:
+        """The switch that is known to be on, or ""."""
+        return next((name for name in SWITCHES if variable(self.run, name) not in (None, "", "0")), "")
