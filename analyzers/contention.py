@@ -99,10 +99,10 @@ def _usable(run: Run, track: int) -> Bool:
         works = np.zeros(len(spans), bool)
         works[spans.parent[launches][spans.parent[launches] >= 0]] = True
         out &= works
-        first = np.flatnonzero(first_uses(run))
+        first = np.flatnonzero(run.first_uses)
         out[spans.parent[first][spans.parent[first] >= 0]] = False
     out |= timeline.of_kind(Kind.RUNTIME, Kind.QUEUE) & ~run.is_copy_call & ~run.is_graph_launch
-    out &= ~run.is_wait & ~run.is_sync & ~causes.is_allocator & ~causes.is_compile & ~first_uses(run)
+    out &= ~run.is_wait & ~run.is_sync & ~causes.is_allocator & ~causes.is_compile & ~run.first_uses
     middle = spans.start_ns + spans.dur_ns // 2
     for name in ("compile", "gc"):
         out &= ~intervals.contains(causes.set_of(name, track), middle)

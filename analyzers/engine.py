@@ -24,7 +24,7 @@ from stallscope.analyzers.tables import all_tables
 from stallscope.analyzers.together import together
 from stallscope.analyzers.units import duration
 from stallscope.analyzers.verdict import verdict
-from stallscope.profiler import intervals
+from stallscope.profiler import intervals, kernels
 from stallscope.profiler.device import DeviceView
 from stallscope.profiler.kinds import KIND_NAMES, Kind
 from stallscope.profiler.session import Session
@@ -39,6 +39,7 @@ def analyze_session(session: Session, rules: Mapping[str, Rule], companion: Sess
 
     `companion` is a recording of the same program that names the kernels of its graph replays.
     """
+    session.timeline.spans.freeze()
     run = Run(session, companion)
     findings: list[Finding] = []
     outcomes: list[RuleOutcome] = []
@@ -132,7 +133,7 @@ def headline(run: Run) -> Headline:
         **_class_lengths(view),
         device_events=len(view.rows),
         unlinked_device_events=int((spans.launch_row[view.rows] < 0).sum()),
-        launches=len(np.unique(spans.launch_row[view.rows][spans.launch_row[view.rows] >= 0])),
+        launches=len(kernels.distinct(spans.launch_row[view.rows][spans.launch_row[view.rows] >= 0])),
         host_span_ns=end - start,
     )
 

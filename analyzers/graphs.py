@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from stallscope.analyzers.registry import NotAnalysable
 from stallscope.analyzers.replay import Change
-from stallscope.profiler import intervals
+from stallscope.profiler import intervals, kernels
 from stallscope.profiler.kinds import Kind
 from stallscope.profiler.links import submitters
 
@@ -75,7 +75,7 @@ class GraphUse:
     def _use(self, step: int, launch: Rows) -> StepUse:
         spans = self.run.timeline.spans
         is_replay = self.run.is_graph_launch
-        calls = np.unique(launch)
+        calls = kernels.distinct(launch)
         calls = calls[np.argsort(spans.start_ns[calls], kind="stable")]
         replays = calls[is_replay[calls]]
         between = calls[:0]

@@ -37,8 +37,8 @@ class HostCauses:
         self.is_compile = code & timeline.match_names(hostwords.is_compilation)
         self.is_scheduling = code & timeline.match_names(hostwords.is_scheduling)
         runtime = timeline.of_kind(Kind.RUNTIME)
-        self.is_compile |= runtime & timeline.match_names(hostwords.is_compile_call)
-        self.is_allocator = runtime & timeline.match_names(hostwords.is_allocator_call)
+        self.is_compile |= timeline.match_names(hostwords.is_compile_call, runtime)
+        self.is_allocator = timeline.match_names(hostwords.is_allocator_call, runtime)
         self._sets: dict[tuple[str, int], IntervalSet] = {}
 
     def borders(self, track: int) -> Int64:

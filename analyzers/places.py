@@ -69,7 +69,9 @@ class Places:
     def is_user(self) -> npt.NDArray[np.bool_]:
         """Python rows of the user's code, shape (n,)."""
         codes, files = self.timeline.arg_codes("file")
-        named = self.timeline.match_names(lambda n: is_user_frame(n) and not is_garbage_collection(n))
+        named = self.timeline.match_names(
+            lambda n: is_user_frame(n) and not is_garbage_collection(n), self.is_python
+        )
         told = np.array([is_user_file(str(f)) for f in files] + [False], bool)
         return np.asarray(self.is_python & np.where(codes >= 0, told[codes], named), np.bool_)
 
@@ -126,7 +128,7 @@ class Places:
     @cached_property
     def is_waiting(self) -> npt.NDArray[np.bool_]:
         """Python rows that, when innermost, wait for something outside their thread. Shape (n,)."""
-        return self.is_python & self.timeline.match_names(is_waiting_frame)
+        return self.timeline.match_names(is_waiting_frame, self.is_python)
 
     def user_frames(self, rows: Rows) -> Rows:
         """The nearest user frame; the nearest frame of any code where there is no user's; else -1."""
@@ -184,7 +186,7 @@ class Places:
         """How many kernel launches each host row holds, by correlation of work on the device. Shape (n,)."""
         spans = self.timeline.spans
         out = np.zeros(len(spans), np.int64)
-        at = np.unique(spans.launch_row[self.timeline.rows(Kind.KERNEL)])
+        at = kernels.distinct(spans.launch_row[self.timeline.rows(Kind.KERNEL)])
         at = at[at >= 0].astype(np.intp)
         while len(at):
             np.add.at(out, at, 1)

@@ -16,7 +16,7 @@ from stallscope.analyzers.gain import replayable
 from stallscope.analyzers.losses import Loss
 from stallscope.analyzers.replay import Change
 from stallscope.analyzers.waits import WaitBlocks
-from stallscope.profiler import intervals
+from stallscope.profiler import intervals, kernels
 from stallscope.profiler.intervals import IntervalSet
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def without_waits(run: Run, blocks: WaitBlocks, chosen: Rows) -> Change:
 def as_graphs(run: Run, phase: str) -> Change:
     """The single launches of each step of a phase as one; without steps, of each stretch between two waits."""
     spans = run.timeline.spans
-    launch = np.unique(spans.launch_row[run.whole.rows])
+    launch = kernels.distinct(spans.launch_row[run.whole.rows])
     launch = launch[launch >= 0].astype(np.intp)
     launch = launch[~run.is_graph_launch[launch] & ~run.is_wait[launch]]
     launch = launch[np.argsort(spans.start_ns[launch], kind="stable")]
@@ -145,7 +145,8 @@ def as_graphs(run: Run, phase: str) -> Change:
             run.is_steady(spans.start_ns[launch]), np.searchsorted(waits, spans.start_ns[launch]), -1
         )
     launch, group = launch[group >= 0], group[group >= 0]
-    _, label = np.unique(np.stack([group, spans.track[launch]]), axis=1, return_inverse=True)
-    label = np.asarray(label).reshape(-1)
-    groups = [launch[label == k] for k in range(int(label.max(initial=-1)) + 1)]
-    return Change(as_graph=[tuple(int(r) for r in g) for g in groups if len(g) > 1])
+    track = spans.track[launch]
+    order = np.lexsort((track, group))
+    launch, group, track = launch[order], group[order], track[order]
+    cuts = np.flatnonzero((np.diff(group) != 0) | (np.diff(track) != 0)) + 1
+    return Change(as_graph=[tuple(g.tolist()) for g in np.split(launch, cuts) if len(g) > 1])

@@ -33,9 +33,10 @@ from stallscope.analyzers.replay import Replay
 from stallscope.analyzers.taskqueue import TaskQueue
 from stallscope.analyzers.trust import Trust
 from stallscope.analyzers.work import Work
-from stallscope.profiler import intervals, kinds
+from stallscope.profiler import intervals, kernels, kinds
 from stallscope.profiler.activity import Segments, filled, flatten
 from stallscope.profiler.device import DeviceView, device_views, rank_labels, whole_view
+from stallscope.profiler.ids import NO_ID
 from stallscope.profiler.intervals import IntervalSet
 from stallscope.profiler.kinds import Kind
 from stallscope.profiler.session import Session
@@ -217,7 +218,7 @@ class Run:
     @cached_property
     def host_tracks(self) -> list[int]:
         """Tracks of host threads that recorded anything."""
-        used = np.unique(self.timeline.spans.track)
+        used = kernels.distinct(self.timeline.spans.track)
         return [int(t) for t in used if self.timeline.tracks[int(t)].role == "host"]
 
     @cached_property
@@ -241,12 +242,12 @@ class Run:
     @cached_property
     def is_sync(self) -> npt.NDArray[np.bool_]:
         """Runtime rows that make the host wait for the device. Shape (n,)."""
-        return (self.timeline.of_kind(Kind.RUNTIME)) & self.timeline.match_names(kinds.is_sync_call)
+        return self.timeline.match_names(kinds.is_sync_call, self.timeline.of_kind(Kind.RUNTIME))
 
     @cached_property
     def is_copy_call(self) -> npt.NDArray[np.bool_]:
         """Runtime rows that start or do a copy. Shape (n,)."""
-        return (self.timeline.of_kind(Kind.RUNTIME)) & self.timeline.match_names(kinds.is_copy_call)
+        return self.timeline.match_names(kinds.is_copy_call, self.timeline.of_kind(Kind.RUNTIME))
 
     @cached_property
     def is_launch(self) -> npt.NDArray[np.bool_]:
@@ -254,18 +255,18 @@ class Run:
         spans = self.timeline.spans
         linked = np.zeros(len(spans), bool)
         linked[spans.launch_row[spans.launch_row >= 0]] = True
-        named = (spans.kind == Kind.RUNTIME) & self.timeline.match_names(kinds.is_kernel_launch)
+        named = self.timeline.match_names(kinds.is_kernel_launch, spans.kind == Kind.RUNTIME)
         return np.asarray((linked & (spans.kind == Kind.RUNTIME)) | named, np.bool_)
 
     @cached_property
     def is_graph_launch(self) -> npt.NDArray[np.bool_]:
         """Runtime rows that replay a captured graph. Shape (n,)."""
-        return (self.timeline.of_kind(Kind.RUNTIME)) & self.timeline.match_names(kinds.is_graph_launch)
+        return self.timeline.match_names(kinds.is_graph_launch, self.timeline.of_kind(Kind.RUNTIME))
 
     @cached_property
     def can_depend(self) -> bool:
         """Whether device work can wait for other device work: several streams or devices, or collectives."""
-        tracks = np.unique(self.timeline.spans.track[self.whole.rows])
+        tracks = kernels.distinct(self.timeline.spans.track[self.whole.rows])
         return len(tracks) > 1 or bool((self.whole.kind == Kind.COLLECTIVE).any())
 
     @cached_property
@@ -307,7 +308,7 @@ class Run:
         out = np.zeros(len(spans), np.int64)
         if len(copies):
             np.add.at(
-                out, spans.launch_row[copies], np.maximum(self.timeline.arg_ints("bytes", 0)[copies], 0)
+                out, spans.launch_row[copies], np.maximum(self.timeline.arg_ints_at("bytes", copies, 0), 0)
             )
         return out
 
@@ -331,6 +332,11 @@ class Run:
         rows = self.timeline.rows(Kind.OVERHEAD)
         spans = self.timeline.spans
         return intervals.union(spans.start_ns[rows], spans.end_ns[rows])
+
+    @cached_property
+    def first_uses(self) -> npt.NDArray[np.bool_]:
+        """Calls that launched the first kernel of a name. Shape (n,)."""
+        return contention.first_uses(self)
 
     def contention(self, track: int) -> IntervalSet:
         """When something kept a thread from running, computed once per thread."""
@@ -363,12 +369,10 @@ class Run:
         if track not in self._captures:
             spans = self.timeline.spans
             rows = self.timeline.track_rows(track)
-            runtime = spans.kind[rows] == Kind.RUNTIME
-            begins = rows.start + np.flatnonzero(
-                runtime & self.timeline.match_names(hostwords.is_capture_begin)[rows]
-            )
-            ends = rows.start + np.flatnonzero(
-                runtime & self.timeline.match_names(hostwords.is_capture_end)[rows]
+            runtime = self.timeline.of_kind(Kind.RUNTIME)
+            begins, ends = (
+                rows.start + np.flatnonzero(self.timeline.match_names(test, runtime)[rows])
+                for test in (hostwords.is_capture_begin, hostwords.is_capture_end)
             )
             last = int(spans.end_ns[rows].max()) if rows.stop > rows.start else 0
             closes = np.append(spans.end_ns[ends], last)
@@ -390,9 +394,7 @@ class Run:
         """Rows that launched kernels by their name, outside of captures, but left no device record."""
         spans = self.timeline.spans
         named = (
-            (spans.kind == Kind.RUNTIME)
-            & self.timeline.match_names(kinds.is_kernel_launch)
-            & ~self.is_capturing
+            self.timeline.match_names(kinds.is_kernel_launch, spans.kind == Kind.RUNTIME) & ~self.is_capturing
         )
         used = np.zeros(len(spans), bool)
         used[spans.launch_row[spans.launch_row >= 0]] = True
@@ -404,8 +406,8 @@ class Run:
             up = np.where(up >= 0, spans.parent[np.maximum(up, 0)], -1)
         rows = np.flatnonzero(named & ~used)
         rows = rows[self.places.nearest(spans.parent[rows].astype(np.intp), named & used) < 0]
-        linked = np.unique(spans.correlation[np.flatnonzero(used & (spans.kind == Kind.RUNTIME))])
-        return rows[~np.isin(spans.correlation[rows], linked)]
+        linked = spans.correlation[np.flatnonzero(used & (spans.kind == Kind.RUNTIME))]
+        return rows[kernels.join(linked, spans.correlation[rows], NO_ID + 1) < 0]  # no id is one, too
 
     @cached_property
     def host_span(self) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from stallscope.analyzers import backpressure
 from stallscope.analyzers.idle import IDLE_CLASSES, Cause, IdleAccount
 from stallscope.analyzers.losses import losses
 from stallscope.analyzers.phases import PhaseSeries
-from stallscope.profiler import intervals
+from stallscope.profiler import intervals, kernels
 from stallscope.profiler.kinds import Kind
 from stallscope.profiler.timeline import Int64
 
@@ -92,7 +92,7 @@ def _device_work(run: Run, series: PhaseSeries) -> Row:
     return {
         "device_busy_ns_per_step": busy // count,
         "device_events_per_step": round(float(mine.sum()) / count, 1),
-        "launches_per_step": round(len(np.unique(launch[mine])) / count, 1),
+        "launches_per_step": round(len(kernels.distinct(launch[mine])) / count, 1),
     }
 
 

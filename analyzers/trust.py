@@ -138,7 +138,7 @@ class Trust:
 
     @cached_property
     def _launches(self) -> int:
-        named = self.run.timeline.of_kind(Kind.RUNTIME) & self.run.timeline.match_names(is_kernel_launch)
+        named = self.run.timeline.match_names(is_kernel_launch, self.run.timeline.of_kind(Kind.RUNTIME))
         return int((named & ~self.run.is_capturing).sum())
 
     def _lost_launches(self) -> Check:

@@ -193,7 +193,7 @@ def _expiry(run: Run, blocks: WaitBlocks) -> Int64:
 
 def is_wait(run: Run) -> Bool:
     """Rows in which the host waits: synchronising calls, and copies that return when the copy is done."""
-    blocking = run.timeline.match_names(kinds.is_blocking_copy_call) & run.is_copy_call
+    blocking = run.timeline.match_names(kinds.is_blocking_copy_call, run.is_copy_call)
     spans = run.timeline.spans
     copies = run.timeline.rows(Kind.MEMCPY)
     copies = copies[spans.launch_row[copies] >= 0]
@@ -202,10 +202,5 @@ def is_wait(run: Run) -> Bool:
     covers = np.zeros(len(spans), bool)
     covers[call[done]] = True
     # a pinned, asynchronous copy of some bytes may happen to end before its call returns
-    covers &= run.is_copy_call & ~_is_tiny_async(run)
+    covers &= run.is_copy_call & (blocking | (spans.dur_ns >= COPY_NS))
     return (run.is_sync | blocking | covers) & ~run.is_profiler_sync
-
-
-def _is_tiny_async(run: Run) -> Bool:
-    asynchronous = ~run.timeline.match_names(kinds.is_blocking_copy_call)
-    return asynchronous & (run.timeline.spans.dur_ns < COPY_NS)

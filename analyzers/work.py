@@ -473,7 +473,14 @@ def _merged(first: list[T], second: list[T]) -> tuple[list[T], Int32]:
 def copies_within_device(timeline: Timeline, rows: Sequence[int] | npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """Which device rows are kernels, or copies that are known to stay within device memory."""
     at = np.asarray(rows)
-    inside = timeline.match_names(
-        lambda n: "DtoD" in n or "D2D" in n or "Device -> Device" in n, timeline.of_kind(Kind.MEMCPY)
-    )
-    return np.asarray((timeline.spans.kind[at] == Kind.KERNEL) | inside[at], np.bool_)
+    kind = timeline.spans.kind[at]
+    out = np.asarray(kind == Kind.KERNEL, np.bool_)
+    copies = np.flatnonzero(kind == Kind.MEMCPY)
+    names = timeline.spans.name[at[copies]]
+    inside = [code for code in kernels.distinct(names).tolist() if _is_within_device(timeline.strings[code])]
+    out[copies] = np.isin(names, inside)
+    return out
+
+
+def _is_within_device(copy: str) -> bool:
+    return "DtoD" in copy or "D2D" in copy or "Device -> Device" in copy

@@ -222,6 +222,15 @@ def pick(
     return out, odd
 
 
+def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The different values of a column of integers, ascending: `np.unique`, many times as fast."""
+    ordered = np.sort(values)
+    first = np.ones(len(ordered), np.bool_)
+    first[1:] = ordered[1:] != ordered[:-1]
+    found: npt.NDArray[Any] = ordered[first]
+    return found
+
+
 def queue_depth(launch_ns: Int64, finish_ns: Int64, at_ns: Int64) -> Int64:
     """Device work launched but not finished at each time, shape of `at_ns`, which is best sorted.
 

@@ -213,6 +213,11 @@ def test_many_groups() -> None:
     assert (column[first[code]] == column).all()
 
 
+def test_distinct_values() -> None:
+    assert kernels.distinct(np.array([3, 1, 3, -1, 1], np.int32)).tolist() == [-1, 1, 3]
+    assert kernels.distinct(i8()).tolist() == []
+
+
 @both
 def test_the_nearest_marked_ancestor(module: Any) -> None:
     above = np.array([-1, 0, 1, 1, -1], np.int32)
