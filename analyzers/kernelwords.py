@@ -9,17 +9,26 @@ import numpy as np
 import numpy.typing as npt
 
 from stallscope.analyzers.finding import Confidence, Evidence
+from stallscope.analyzers.fusion import offered
 from stallscope.analyzers.models.family import Family
+from stallscope.analyzers.registry import NotAnalysable
 from stallscope.analyzers.work import Group
 from stallscope.profiler.kinds import DEVICE_WORK
 
 if TYPE_CHECKING:
+    from stallscope.analyzers.chains import Chain
     from stallscope.analyzers.run import Run
+
+NPU_CONVERSIONS = (
+    "Cast", "TransData", "Transpose", "TransposeD", "TensorMove", "ViewCopy", "AsStrided", "Contiguous", "Identity",
+    "FormatCast", "Slice", "SliceD", "StridedSlice", "StridedSliceD", "ZerosLike",
+)  # fmt: skip
+"""Operator types of NPU kernels that only change a tensor's type or layout, cut a part of it out, or clear it."""
 
 CONVERSIONS = (
     "aten::to", "aten::_to_copy", "aten::copy_", "aten::contiguous", "aten::clone", "aten::type_as", "aten::transpose",
     "aten::permute", "aten::_conj_physical", "npu::npu_format_cast", "npu::npu_dtype_cast", "npu::npu_transpose",
-    "Cast", "TransData", "Transpose", "TransposeD", "TensorMove", "ViewCopy", "AsStrided",
+    *NPU_CONVERSIONS,
 )  # fmt: skip
 """Operators that only change a tensor's type or layout."""
 
@@ -73,6 +82,20 @@ def in_chains(run: Run) -> npt.NDArray[np.bool_]:
         if chain.computes:
             out[chain.rows.reshape(-1)] = True
     return out
+
+
+def need_launches(run: Run) -> None:
+    """Raises NotAnalysable where kernels have no operators: not linked to one, and no types of their own (NPUs)."""
+    if "launches" not in run.has and not run.npu.groups:
+        raise NotAnalysable("no device event could be linked to its launch call")
+
+
+def fusing(run: Run, chain: Chain) -> str:
+    """What to do about a chain: on an NPU the fused operator that torch_npu offers for (part of) it, if there is one."""
+    types = [run.npu.type_of(int(row)) for row in chain.rows[0]] if run.npu.present else []
+    if fused := offered(types):
+        return f"Call torch_npu.{fused}, or switch on the engine's fused layer; or compile the chain."
+    return "Compile or fuse the chain, or use the fused operator the engine offers."
 
 
 def claimed_elsewhere(run: Run, group: Group, chained: npt.NDArray[np.bool_]) -> bool:

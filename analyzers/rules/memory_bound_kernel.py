@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from stallscope.analyzers.run import Run
 
 CODE = "MB301"
-NEEDS = {"device", "launches", "shapes", "trusted_device"}
+NEEDS = {"device", "shapes", "trusted_device"}
 
 WIDE = ("fp32", "fp64")
 NARROW = ("fp16", "bf16", "fp8", "int8")
@@ -62,6 +62,7 @@ class Limits:
 
 def check(run: Run, limits: Limits) -> Iterator[Finding]:
     """One finding per chain, and one per operator in a wide type."""
+    kernelwords.need_launches(run)
     least = limits.min_share * kernelwords.run_span_ns(run)
     for chain in run.chains:
         if not chain.computes or chain.mean_kernel_ns < limits.min_kernel_us * 1000:
@@ -103,7 +104,7 @@ def _chain(run: Run, chain: Chain, least: float) -> Iterator[Finding]:
             f"the next one reads. One kernel for all would save up to {duration(saved.ns)} ({saved.text}); less if "
             "intermediate results are needed elsewhere."
         ),
-        advice="Compile or fuse the chain, or use the fused operator the engine offers.",
+        advice=kernelwords.fusing(run, chain),
         evidence=kernelwords.evidence(run, chain.rows.reshape(-1)),
         facts=facts,
         fix=saved.fix,

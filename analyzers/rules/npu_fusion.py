@@ -81,8 +81,7 @@ def _found(run: Run) -> list[Found]:
     """Every pattern wherever it occurs outside of chains that MB301 and MB304 speak of."""
     work, spans = run.work, run.timeline.spans
     rows = work.device_rows
-    # only where those rules can speak
-    told = kernelwords.in_chains(run) if "launches" in run.has else np.zeros(len(run.timeline), bool)
+    told = kernelwords.in_chains(run)
     rows = rows[np.lexsort((spans.start_ns[rows], spans.track[rows]))].astype(np.int64)
     codes, texts = run.npu.types
     letters = np.array([letter(t) for t in texts] + ["."])

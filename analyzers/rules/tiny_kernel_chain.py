@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from stallscope.analyzers.run import Run
 
 CODE = "MB304"
-NEEDS = {"device", "launches", "shapes", "trusted_device"}
+NEEDS = {"device", "shapes", "trusted_device"}
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,7 @@ class Limits:
 
 def check(run: Run, limits: Limits) -> Iterator[Finding]:
     """One finding per chain."""
+    kernelwords.need_launches(run)
     least = limits.min_share * kernelwords.run_span_ns(run)
     for chain in run.chains:
         if not chain.computes or chain.mean_kernel_ns >= limits.max_kernel_us * 1000:
@@ -82,7 +83,7 @@ def _chain(run: Run, chain: Chain, least: float) -> Iterator[Finding]:
             f"{duration(chain.mean_kernel_ns)} a kernel, {share(chain.total_ns, run.work.total_ns)} of the device's work. Each writes "
             f"what the next one reads. One kernel for all would save up to {duration(saved.ns)} ({saved.text})."
         ),
-        advice="Compile or fuse the chain, or use the fused operator the engine offers.",
+        advice=kernelwords.fusing(run, chain),
         evidence=kernelwords.evidence(run, chain.rows.reshape(-1)),
         facts=facts,
         fix=saved.fix,

@@ -21,6 +21,7 @@ from stallscope.analyzers.pipes import Pipes, with_pipes
 from stallscope.analyzers.run import Run
 from stallscope.profiler.readers import load
 from support.lanes import timeline
+from support.rule_cases import cases
 
 NPU = {"0": {"vendor": "Ascend", "aic_cores": 20, "aiv_cores": 40}}
 RULES_FOR_NPU = {code: rule for code, rule in RULES.items() if code.startswith("NP80")}
@@ -195,6 +196,13 @@ def test_every_type_has_one_letter_and_patterns_use_known_ones() -> None:
     assert len(names) == len(set(names))
     used = set(re.sub(r"\(\?:|[^A-Z]", "", "".join(p.form.pattern for p in PATTERNS)))
     assert used <= set(LETTERS)
+
+
+def test_a_chain_on_an_npu_names_the_operator_that_does_it_at_once() -> None:
+    case = next(c for c in cases("MB304") if "kernel table of an NPU" in c["name"])
+    (finding,) = analyze(timeline(case["lanes"], **case["facts"]), {"MB304": RULES["MB304"]}).findings
+
+    assert "torch_npu.npu_swiglu" in finding.advice
 
 
 # -- faults that tools for NPUs are known for --------------------------------------------------------
