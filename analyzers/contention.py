@@ -2,7 +2,9 @@
 
 Two signs. A span that usually takes microseconds takes a hundred times as long, once in a while, without a wait
 for the device, a collection or a compilation in it: the thread lost its core. The same in Python code while
-another thread of the process was in Python code: that thread held the interpreter lock. Run-queue counters,
+another thread of the process was in Python code: that thread held the interpreter lock. Nor is it chance if a thread
+comes back from a call that gives the lock up, and time and again goes on at the very moment at which another thread
+that was in Python code all the while stops to be. Run-queue counters,
 where they were recorded, measure the first directly, but only as sums over a tenth of a second.
 """
 
@@ -30,6 +32,12 @@ MIN_SAMPLES = 8
 """A name seen less often has no usual length."""
 LONGEST_NS = 200_000_000
 """Longer than any time slice: something else happened."""
+HANDED_NS = 100_000
+"""Shorter stays after a call are not looked at."""
+HANDED_TOLERANCE_NS = 20_000
+"""Between one thread giving the interpreter lock up and the other going on."""
+LEAST_HANDED = 3
+"""So many times the lock must have been handed over to the moment, and in most such stays."""
 LOCK_FACTOR = 8.0
 LOCK_SHARE = 0.6
 """Share of a long Python moment in which another thread must have been in Python code."""
@@ -82,8 +90,28 @@ def lock_time(run: Run, track: int) -> IntervalSet:
     beside = intervals.covered(others, segments.start_ns, segments.end_ns) >= LOCK_SHARE * length
     kind = run.timeline.spans.kind[segments.row]
     waits = run.is_wait[segments.row] | run.places.is_waiting[segments.row]
-    code = np.isin(kind, [int(Kind.PYTHON), int(Kind.OPERATOR)])
-    return _outliers(run, segments, beside & code & ~waits, LOCK_FACTOR)
+    code = np.isin(kind, [int(Kind.PYTHON), int(Kind.OPERATOR)]) & ~waits
+    far = _outliers(run, segments, beside & code, LOCK_FACTOR)
+    handed = _handed_over(run, segments, code, others)
+    return intervals.union(np.concatenate([far[0], handed[0]]), np.concatenate([far[1], handed[1]]))
+
+
+def _handed_over(run: Run, segments: Segments, code: Bool, others: IntervalSet) -> IntervalSet:
+    """Stays in Python after a call, all of them beside another thread's Python, that ended as that thread's did."""
+    if len(segments.row) < 2:
+        return EMPTY
+    length = segments.end_ns - segments.start_ns
+    after_call = np.append(False, (run.timeline.spans.kind[segments.row] == Kind.RUNTIME)[:-1])
+    after_call &= np.append(False, segments.start_ns[1:] - segments.end_ns[:-1] <= HANDED_TOLERANCE_NS)
+    stays = np.flatnonzero(code & after_call & (length >= HANDED_NS))
+    start, end = segments.start_ns[stays], segments.end_ns[stays]
+    beside = intervals.covered(others, start, end) >= length[stays] - HANDED_TOLERANCE_NS
+    stays, start, end = stays[beside], start[beside], end[beside]
+    at = np.searchsorted(others[1], end - HANDED_TOLERANCE_NS)
+    near = np.append(others[1], np.iinfo(np.int64).max)[at] <= end + HANDED_TOLERANCE_NS
+    if near.sum() < LEAST_HANDED or 2 * near.sum() < len(stays):
+        return EMPTY
+    return intervals.union(start[near], end[near])
 
 
 def _usable(run: Run, track: int) -> Bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -81,9 +82,17 @@ def _run_rule(rule: Rule, run: Run) -> tuple[list[Finding], RuleOutcome]:
 
 
 def _judged(finding: Finding, span_ns: int) -> Finding:
-    """With its severity; no cause gives back more than it took."""
-    worth = min(finding.recoverable_ns, finding.lost_ns)
-    return dataclasses.replace(finding, recoverable_ns=worth, severity=severity(worth, span_ns))
+    """With its severity. What a replay saves beyond the time counted so far was lost to the cause as well."""
+    worth = finding.recoverable_ns
+    told: dict[str, Any] = {"severity": severity(worth, span_ns)}
+    if worth > finding.lost_ns:
+        told["detail"] = (
+            f"{finding.detail} Without it the run would be {duration(worth)} shorter: what comes after it was held up "
+            "as well."
+        )
+        told["facts"] = finding.facts | {"counted_ns": finding.lost_ns}
+        told["lost_ns"] = worth
+    return dataclasses.replace(finding, **told)
 
 
 def _one_for_graphs(findings: list[Finding]) -> list[Finding]:

@@ -39,7 +39,7 @@ class Finding:
     """One cause of lost time, with its proof.
 
     `lost_ns` is the time the cause takes, `recoverable_ns` the upper bound of what mending it gives
-    back; both are over the whole recording. `detail` is one or two plain sentences, `advice` what to
+    back, never more than that; both are over the whole recording. `detail` is one or two plain sentences, `advice` what to
     try. `severity` is set in one place from the share of the span that could be recovered, so a rule
     leaves it at "info". `phase` is "" where the finding is not tied to one.
     `facts` holds further numbers, each with its unit in its key.

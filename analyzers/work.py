@@ -183,7 +183,22 @@ class Work:
         out = np.array(codes, np.int32)[self.run.step_of_row]
         if self.earlier:
             out[list(self.earlier)] = out[list(self.earlier.values())]
-        return np.asarray(out)
+        return self._between_linked(np.asarray(out))
+
+    def _between_linked(self, phase: Int32) -> Int32:
+        """Work whose launch was lost is of the phase of what was launched before and after it on its stream."""
+        spans, none = self.timeline.spans, len(self.phase_names) - 1
+        rows = self.attribution.device_rows
+        for track in np.unique(spans.track[rows]).tolist():
+            mine = rows[spans.track[rows] == track]
+            linked = np.flatnonzero(spans.launch_row[mine] >= 0)
+            lost = np.flatnonzero((spans.launch_row[mine] < 0) & (phase[mine] == none))
+            after = np.searchsorted(linked, lost)
+            inside = (after > 0) & (after < len(linked))
+            lost, after = lost[inside], after[inside]
+            before, following = phase[mine[linked[after - 1]]], phase[mine[linked[after]]]
+            phase[mine[lost]] = np.where(before == following, before, none)
+        return phase
 
     @cached_property
     def family_of_row(self) -> npt.NDArray[np.int8]:

@@ -129,12 +129,12 @@ def _finding(
         name="blocking-copy",
         title=f"Copies that block the host take {amount(lost, facts, phase)}{at}",
         lost_ns=lost,
-        recoverable_ns=worth.ns,
+        recoverable_ns=min(worth.ns, lost),  # the copy is still made, but beside other work
         confidence="high" if place.python or place.operator else "medium",
         phase=phase,
         where=Place(place.python, place.operator or run.timeline.name(call), "").where(min(kinds_of)),
         detail=(
-            f"{len(copies)} copies of {size(moved)} in all ({', '.join(sorted(kinds_of))[:120]}) took {duration(took)}, "
+            f"{len(copies)} copies{f' of {size(moved)} in all' if moved else ''} ({', '.join(sorted(kinds_of))[:120]}) took {duration(took)}, "
             f"{duration(int(exposed.sum()))} of it with nothing beside them; the device idled {duration(idle)} around "
             f"them: {share(lost, account.view.span_ns)} of its time."
         ),

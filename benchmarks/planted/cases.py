@@ -268,7 +268,7 @@ PLANTS: dict[str, Plant] = {
         graphs=True,
     ),
     "contention/thread": Plant(
-        lambda m, p: f.OtherThread(m, hold_ns=_ns(3_000_000, p)), Truth("contention"), gil=True,
+        lambda m, p: f.OtherThread(m), Truth("contention"), gil=True,
     ),
     "contention/preempted": Plant(
         lambda m, p: f.Preempted(m, ns=_ns(1_100_000, p)), Truth("contention"),

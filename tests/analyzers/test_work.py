@@ -234,6 +234,20 @@ def test_kernels_that_repeat_nothing_stay_unnamed() -> None:
     assert run.work.earlier == {}
 
 
+def test_work_of_a_lost_launch_is_of_the_phase_around_it() -> None:
+    run = run_of(
+        """
+        host    mark:"step[DECODE bs=4 toks=4]"@0..100 rt:cudaLaunchKernel@10..15#1 rt:cudaLaunchKernel@20..25#2
+        host    mark:"step[DECODE bs=4 toks=4]"@200..300 rt:cudaLaunchKernel@210..215#4
+        host    mark:"step[EXTEND bs=1 toks=64]"@400..500 rt:cudaLaunchKernel@410..415#6
+        stream7 kernel:a@30..50#1 kernel:a@60..80#2 kernel:lost@150..170#3 kernel:a@230..250#4 kernel:unsure@330..350#5
+        stream7 kernel:a@430..450#6 kernel:late@460..470#7
+        """
+    )
+    phases = {g.kernel: g.phase for g in run.work.groups if g.kernel != "a"}
+    assert phases == {"lost": "decode", "unsure": "", "late": ""}
+
+
 # -- public recordings -----------------------------------------------------------------------------
 
 
