@@ -42,6 +42,9 @@ float of 16 digits."""
 ON_CHIP = ("ON_CHIP", "LOCAL")
 """Links and transports that leave no chip."""
 
+LARGE_BYTES = 1_000_000
+"""Smaller transfers are bound by latency and tell nothing of a link's bandwidth."""
+
 _NUMBERED = re.compile(r"__\d+(?:_\d+)*$")
 """What HCCL appends to each call's name: group, index, and so on."""
 
@@ -268,13 +271,140 @@ class Communication:
 
     # -- links ---------------------------------------------------------------------------------------
 
-    def packets(self) -> Iterator[tuple[str, int, int, int]]:
-        """Packets of all operations by size: transport, bytes of one, count, and what these took in all (ns)."""
+    @cached_property
+    def packets(self) -> list[Packets]:
+        """What was moved between ranks, by rank, transport and size: from the tables, or where there are none from tasks."""
+        ranks_told = [(rank, self.exposed_share(int(rank.get("rank", -1)))) for rank in self.ranks]
+        out = [packet for rank, exposed in ranks_told for packet in _table_packets(rank, exposed)]
+        told = {packet.rank for packet in out}
+        moved, tracks = self.transfers, self.run.timeline.tracks
+        ranks = np.array([t.rank for t in tracks], np.int64)[self.run.timeline.spans.track[moved.rows]]
+        wall = self._side_by_side()
+        keys, at = np.unique(np.stack([ranks, moved.transport, moved.bytes]), axis=1, return_inverse=True)
+        at = np.asarray(at).reshape(-1)
+        for k in range(keys.shape[1]):
+            rank, transport, size = (int(v) for v in keys[:, k])
+            if rank in told:
+                continue
+            mine = at == k
+            took = int(moved.dur_ns[mine].sum())
+            share = wall.get(rank, 1.0) * self.exposed_share(rank)
+            out.append(Packets(rank, moved.transports[transport], size, int(mine.sum()), took, share))
+        return out
+
+    def _side_by_side(self) -> dict[int, float]:
+        """Per rank, the time in which any data task ran over the sum of their times: what of a saving arrives."""
+        moved, spans, out = self.transfers, self.run.timeline.spans, {}
+        ranks = np.array([t.rank for t in self.run.timeline.tracks], np.int64)[spans.track[moved.rows]]
+        for rank in np.unique(ranks).tolist():
+            rows = moved.rows[ranks == rank]
+            any_ = intervals.length(intervals.union(spans.start_ns[rows], spans.end_ns[rows]))
+            out[rank] = any_ / max(int(moved.dur_ns[ranks == rank].sum()), 1)
+        return out
+
+    @cached_property
+    def links(self) -> list[Link]:
+        """What went over each link between two ranks: from the matrices, or where there are none from tasks."""
+        sums: dict[tuple[int, str, str, str], list[int]] = {}
         for rank in self.ranks:
-            for entry in rank.get("communication") or []:
-                for link in entry.get("links", []):
-                    for packet in link.get("packets", []):
-                        yield link["transport"], packet["bytes"], packet["count"], packet["ns"]
+            for entry in _matrix(rank):
+                key = (
+                    int(rank.get("rank", -1)),
+                    str(entry["transport"]),
+                    str(entry["from"]),
+                    str(entry["to"]),
+                )
+                total = sums.setdefault(key, [0, 0])
+                total[0] += int(entry["bytes"])
+                total[1] += int(entry["transit_ns"])
+        told = {key[0] for key in sums}
+        moved = self.transfers
+        ranks = np.array([t.rank for t in self.run.timeline.tracks], np.int64)[
+            self.run.timeline.spans.track[moved.rows]
+        ]
+        large = np.flatnonzero((moved.bytes >= LARGE_BYTES) & ~np.isin(ranks, list(told)))
+        table = np.stack([ranks[large], moved.transport[large], moved.source[large], moved.target[large]])
+        keys, at = np.unique(table, axis=1, return_inverse=True)
+        for k in range(keys.shape[1]):
+            mine = large[np.asarray(at).reshape(-1) == k]
+            rank_, transport, source, target = (int(v) for v in keys[:, k])
+            sums[rank_, moved.transports[transport], str(source), str(target)] = [
+                int(moved.bytes[mine].sum()),
+                int(moved.dur_ns[mine].sum()),
+            ]
+        return [Link(*key, *total) for key, total in sums.items() if total[1] > 0]
+
+    def exposed_share(self, rank: int) -> float:
+        """How much of a rank's communication no kernel runs beside (0 to 1); 1 where its timeline is not there."""
+        tracks, exposed, whole = self.run.timeline.tracks, 0, 0
+        for view in self.run.devices.values():
+            if len(view.rows) and tracks[int(self.run.timeline.spans.track[view.rows[0]])].rank == rank:
+                exposed += intervals.length(view.exposed_collective)
+                whole += intervals.length(view.collective)
+        return exposed / whole if whole else 1.0
+
+    def longest(self, rank: int, most: int = 5) -> list[int]:
+        """The longest collectives of a rank (of all ranks, if it has none): what a finding about it shows."""
+        spans, tracks = self.run.timeline.spans, self.run.timeline.tracks
+        of = np.array([t.rank for t in tracks], np.int64)[spans.track[self.rows]]
+        rows = self.rows[of == rank] if (of == rank).any() else self.rows
+        return [int(r) for r in rows[np.argsort(-spans.dur_ns[rows], kind="stable")][:most]]
+
+
+@dataclass(frozen=True)
+class Packets:
+    """Transfers of one size over one transport of one rank. `ns` is the sum of their times; `wall` what of a saving in it
+    arrives: transfers run side by side, and kernels beside them (0 to 1)."""
+
+    rank: int
+    transport: str
+    bytes: int
+    count: int
+    ns: int
+    wall: float
+
+    @property
+    def rate(self) -> float:
+        """Bytes per nanosecond, which is GB/s."""
+        return self.bytes * self.count / self.ns if self.ns else 0.0
+
+
+@dataclass(frozen=True)
+class Link:
+    """What one rank's tables say of the way between two ranks."""
+
+    rank: int
+    transport: str
+    source: str
+    target: str
+    bytes: int
+    ns: int
+
+    @property
+    def rate(self) -> float:
+        """Bytes per nanosecond, which is GB/s."""
+        return self.bytes / self.ns
+
+
+def _matrix(rank: dict[str, Any]) -> list[dict[str, Any]]:
+    """Entries of large transfers between two ranks; "total" sums up the others where it is there."""
+    entries = [e for e in rank.get("communication_matrix") or [] if e.get("from") != e.get("to")]
+    entries = [e for e in entries if str(e.get("transport")) not in ON_CHIP]
+    totals = [e for e in entries if "-total" in str(e.get("name"))]
+    return [e for e in totals or entries if int(e.get("bytes", 0)) >= LARGE_BYTES]
+
+
+def _table_packets(rank: dict[str, Any], exposed: float) -> Iterator[Packets]:
+    for entry in rank.get("communication") or []:
+        links = [x for x in entry.get("links", []) if x.get("transport") != "SDMA"] or entry.get("links", [])
+        moved = sum(int(link.get("transit_ns", 0)) for link in links)
+        # what the operation can have spent on its transfers, over the sum of them
+        wall = min(int(entry.get("elapse_ns", 0)) / moved, 1.0) if moved else 1.0
+        wall *= exposed
+        for link in links:
+            for packet in link.get("packets", []):
+                yield Packets(int(rank.get("rank", -1)), str(link["transport"]), int(packet["bytes"]),
+                              int(packet["count"]), int(packet["ns"]), wall)  # fmt: skip
 
 
 def table_wait_ns(entry: dict[str, Any]) -> int | None:
@@ -308,4 +438,13 @@ def _inside(start: Int64, end: Int64, moments: Int64) -> npt.NDArray[np.intp]:
     return np.searchsorted(sorted_, end, side="left") - np.searchsorted(sorted_, start, side="left")
 
 
-__all__ = ["Communication", "Split", "Transfers", "base_name", "is_notify_wait", "table_wait_ns"]
+__all__ = [
+    "Communication",
+    "Link",
+    "Packets",
+    "Split",
+    "Transfers",
+    "base_name",
+    "is_notify_wait",
+    "table_wait_ns",
+]

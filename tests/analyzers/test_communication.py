@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from stallscope.analyzers import RULES, analyze
 from stallscope.analyzers.communication import base_name, is_notify_wait, table_wait_ns
 from stallscope.analyzers.run import Run
 from stallscope.profiler.readers import load
@@ -86,3 +87,30 @@ def test_the_table_of_a_real_recording(shared: Path) -> None:
     names = [run.timeline.name(int(r)) for r in split.rows]
     assert split.wait_ns[names.index("hcom_batchSendRecv__128_4_1")] == 158_553_280 - 401_680
     assert split.known.all() and not split.by_tasks.any()
+
+
+def test_an_rdma_transfer_of_seconds_was_sent_again() -> None:
+    session = timeline("""
+        rank0.stream7  kernel:MatMulV3@10..455 coll:"hcom_allReduce__586_0_1"@455..4500545 kernel:MatMulV3@4500545..4501010
+        rank0.plane0   gmark:RDMASend@455..4500455{src rank=0;dst rank=8;size(Byte)=1048576;transport type=RDMA}
+    """, ascend={"ranks": [{"rank": 0}]})  # fmt: skip
+
+    report = analyze(session, {"CC602": RULES["CC602"]})
+
+    (finding,) = report.findings
+    assert finding.title == "An RDMA transfer took 4.50 s: it was sent again"
+    assert finding.lost_ns == 4_500_000_000
+
+
+@pytest.mark.parametrize("code", ["CC602", "CC603", "CC604"])
+@pytest.mark.parametrize("recording", ["alexnet-train-910b/text_level1", "alexnet-train-910b/db_level1",
+                                       "qwen3-0.6b-train-910b4"])  # fmt: skip
+def test_links_and_packets_of_real_recordings_cost_next_to_nothing(
+    shared: Path, code: str, recording: str
+) -> None:
+    """Sizes that are no multiple of 512 bytes and packets under 16 MB are there; by hand they cost under 1 % of the span."""
+    session = load(shared / "ascend" / recording)
+
+    report = analyze(session, {code: RULES[code]})
+
+    assert [r.status for r in report.rules] == ["clean"]
