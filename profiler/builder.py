@@ -36,6 +36,9 @@ from stallscope.profiler.timeline import (
 Codes = int | npt.NDArray[Any]
 
 
+_ONCE = [int(k) for k in (*DEVICE_WORK, Kind.RUNTIME)]
+
+
 @dataclass
 class _Batch:
     track: Int32
@@ -234,6 +237,17 @@ class TimelineBuilder:
         row_of[order] = np.arange(n)
         # each unsorted column goes before the next is copied
         sorted_columns = {name: columns.pop(name)[order] for name in list(columns)}
+        again = _repeats(sorted_columns)
+        if len(again):
+            kept = np.ones(n, bool)
+            kept[again] = False
+            row_of = (np.cumsum(kept) - 1)[row_of]
+            first = self.strings[int(sorted_columns["name"][again[0]])]
+            sorted_columns = {name: column[kept] for name, column in sorted_columns.items()}
+            n -= len(again)
+            self.notes.add("repeated-events", "warning",
+                           "records of device work and of calls came twice (equal name, times and ids); each counts once",
+                           len(again), first)  # fmt: skip
         return (
             Spans(
                 **sorted_columns,
@@ -289,7 +303,7 @@ class TimelineBuilder:
     def _link(self, spans: Spans, row_of: Int64, flows: Flows) -> None:
         for launches, works in self._links:
             spans.launch_row[row_of[works]] = row_of[launches]
-        join_launches(spans, flows)
+        join_launches(spans, flows, self.tracks, self.notes)
 
     def _all_args(self) -> ArgStore:
         base = self._args if self._args is not None else ArgStore.empty(self.strings)
@@ -306,6 +320,21 @@ class TimelineBuilder:
         return ArgStore(
             self.strings, keys, event[order], key_code[order], tag_code[order], values[order], base.spill
         )
+
+
+def _repeats(sorted_columns: dict[str, npt.NDArray[Any]]) -> npt.NDArray[np.intp]:
+    """Rows that are the same record as the row before: equal in lane, times, name and correlation id.
+
+    Only of records with a length and an id: two operators of one microsecond may well be alike.
+    """
+    start = sorted_columns["start_ns"]
+    at = np.flatnonzero(start[1:] == start[:-1]) + 1
+    for name in ("dur_ns", "track", "name", "correlation", "kind", "external_id"):
+        column = sorted_columns[name]
+        at = at[column[at] == column[at - 1]]
+    has_id = (sorted_columns["correlation"][at] != NO_ID) & (sorted_columns["dur_ns"][at] > 0)
+    found: npt.NDArray[np.intp] = at[has_id & np.isin(sorted_columns["kind"][at], _ONCE)]
+    return found
 
 
 def span_order(track: Int32, start_ns: Int64, dur_ns: Int64) -> npt.NDArray[np.intp]:

@@ -6,27 +6,33 @@ id; never a list of call names. One launch may start many kernels (a graph repla
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from stallscope.profiler import kernels
 from stallscope.profiler.ids import NO_ID
 from stallscope.profiler.kinds import DEVICE_WORK, Kind
-from stallscope.profiler.timeline import Flows, Int64, Spans
+from stallscope.profiler.notes import Notes
+from stallscope.profiler.timeline import Flows, Int64, Spans, Track
 
 _ON_DEVICE = [int(k) for k in (*DEVICE_WORK, Kind.DEVICE_WAIT)]
 _LAUNCHERS = [int(Kind.RUNTIME), int(Kind.QUEUE)]
+_SPREAD = np.int64(0x1E3779B97F4A7C15)
 
 
-def join_launches(spans: Spans, flows: Flows) -> None:
-    """Fill `spans.launch_row` where it is still -1. Rows belong to one process or one file."""
+def join_launches(spans: Spans, flows: Flows, tracks: Sequence[Track], notes: Notes) -> None:
+    """Fill `spans.launch_row` where it is still -1. Ids count within one rank; all ranks share one file."""
     on_device = np.isin(spans.kind, _ON_DEVICE)
-    launchers = np.flatnonzero(spans.kind == Kind.RUNTIME)
-    _join_by_id(spans, spans.correlation, launchers, on_device)
+    ambiguous = _join_by_correlation(spans, np.flatnonzero(spans.kind == Kind.RUNTIME), on_device, tracks)
     _join_by_flow(spans, flows, on_device)
     operators = np.flatnonzero((spans.kind == Kind.OPERATOR) | (spans.kind == Kind.RUNTIME))
-    _join_by_id(spans, spans.external_id, operators, on_device)
+    _join_by_external_id(spans, operators, on_device, tracks)
+    notes.add("ambiguous-launch", "warning",
+              "device events have an id that calls of several processes share; their launch is not known",
+              int((spans.launch_row[ambiguous] < 0).sum()))  # fmt: skip
 
 
 def submitters(spans: Spans, launches: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
@@ -45,15 +51,118 @@ def submitters(spans: Spans, launches: npt.NDArray[Any]) -> npt.NDArray[np.intp]
     return np.where(asked >= 0, asked, launch).astype(np.intp)
 
 
-def _join_by_id(
+def _with_id(
     spans: Spans, ids: Int64, launchers: npt.NDArray[np.intp], on_device: npt.NDArray[np.bool_]
-) -> None:
-    # id 0 means "none" in every producer seen
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """The launchers that have an id, and the device rows that have one and no launch yet; id 0 means "none" in
+    every producer seen."""
     launchers = launchers[(ids[launchers] != NO_ID) & (ids[launchers] != 0)]
     works = np.flatnonzero(on_device & (spans.launch_row < 0) & (ids != NO_ID) & (ids != 0))
-    if len(launchers) == 0 or len(works) == 0:
+    return launchers, works
+
+
+def _keys(spans: Spans, ids: Int64, rows: npt.NDArray[np.intp], tracks: Sequence[Track]) -> Int64:
+    """Ids that differ from rank to rank; with one rank, as they are."""
+    if len({track.rank for track in tracks}) < 2:
+        return ids[rows]
+    ranks = np.array([track.rank for track in tracks], np.int64)
+    with np.errstate(over="ignore"):
+        return ids[rows] + (ranks[spans.track[rows]] + 2) * _SPREAD
+
+
+def _join_by_external_id(
+    spans: Spans,
+    operators: npt.NDArray[np.intp],
+    on_device: npt.NDArray[np.bool_],
+    tracks: Sequence[Track],
+) -> None:
+    operators, works = _with_id(spans, spans.external_id, operators, on_device)
+    if len(operators) == 0 or len(works) == 0:
         return
-    spans.launch_row[works] = lookup(ids[launchers], launchers, spans.start_ns[launchers], ids[works])
+    keys, wanted = (_keys(spans, spans.external_id, rows, tracks) for rows in (operators, works))
+    spans.launch_row[works] = lookup(keys, operators, spans.start_ns[operators], wanted)
+
+
+def _join_by_correlation(
+    spans: Spans,
+    launchers: npt.NDArray[np.intp],
+    on_device: npt.NDArray[np.bool_],
+    tracks: Sequence[Track],
+) -> npt.NDArray[np.intp]:
+    """Returns the device rows whose launch cannot be told from those of other processes."""
+    none = np.zeros(0, np.intp)
+    ids = spans.correlation
+    launchers, works = _with_id(spans, ids, launchers, on_device)
+    if len(launchers) == 0 or len(works) == 0:
+        return none
+    keys, wanted = _keys(spans, ids, launchers, tracks), _keys(spans, ids, works, tracks)
+    found = kernels.join(keys, wanted)
+    spans.launch_row[works] = np.where(found >= 0, launchers[np.maximum(found, 0)], -1)
+    # a driver call has the id of the runtime call around it; beyond that an id should come once
+    parent = spans.parent[launchers]
+    outer = (parent < 0) | (ids[np.maximum(parent, 0)] != ids[launchers])
+    launchers, keys = launchers[outer], keys[outer]
+    first = kernels.join(keys, keys)
+    again = first != np.arange(len(keys))
+    if not again.any():
+        return none
+    common = np.unique(keys[again])
+    return _join_repeated(spans, launchers[np.isin(keys, common)], works[np.isin(wanted, common)], tracks)
+
+
+def _join_repeated(
+    spans: Spans, launchers: npt.NDArray[np.intp], works: npt.NDArray[np.intp], tracks: Sequence[Track]
+) -> npt.NDArray[np.intp]:
+    """Works and calls of ids that several calls have: told apart by the process, if works name it, and by time.
+
+    Returns the works for which several processes come into question; they get no launch.
+    """
+    code: dict[Any, int] = {}
+    owners = np.array([code.setdefault((t.rank, t.process), len(code)) for t in tracks], np.int64)
+    owner, of_work = owners[spans.track[launchers]], owners[spans.track[works]]
+    rows = np.concatenate([launchers, works])
+    keys = _keys(spans, spans.correlation, rows, tracks)
+    known = np.isin(of_work, owner)
+    split = len(launchers)
+    _by_time(spans, launchers, works[known], kernels.group(keys, np.concatenate([owner, of_work]))[0][
+        np.concatenate([np.ones(split, bool), known])], owner)  # fmt: skip
+    return _by_time(
+        spans, launchers, works[~known], keys[np.concatenate([np.ones(split, bool), ~known])], owner
+    )
+
+
+def _by_time(
+    spans: Spans,
+    launchers: npt.NDArray[np.intp],
+    works: npt.NDArray[np.intp],
+    keys: npt.NDArray[Any],
+    owner: Int64,
+) -> npt.NDArray[np.intp]:
+    """Link works to the first of the calls that stand right before them; `keys` of the launchers, then the works.
+
+    An id is used by its calls, then by their works, and then perhaps again. Returns the works whose calls belong
+    to several owners.
+    """
+    rows = np.concatenate([launchers, works])
+    is_work = np.arange(len(rows)) >= len(launchers)
+    order = np.lexsort((is_work, spans.start_ns[rows], keys))
+    rows, keys, is_work = rows[order], keys[order], is_work[order]
+    new_key = np.append(True, keys[1:] != keys[:-1])
+    begins = ~is_work & (new_key | np.append(True, is_work[:-1]))
+    run = np.cumsum(begins) - 1
+    heads = np.flatnonzero(begins)
+    owners = np.append(owner, np.full(len(works), -1))[order]
+    strange = ~is_work & (owners != owners[heads[np.maximum(run, 0)]])
+    mixed = np.bincount(run[strange], minlength=len(heads)) > 0
+    at = np.flatnonzero(is_work)
+    mine = run[at]
+    # a work before the first call of its id belongs to that call: the clocks of device and host differ
+    early = (mine < 0) | (keys[heads[np.maximum(mine, 0)]] != keys[at])
+    mine = np.where(early, np.minimum(mine + 1, len(heads) - 1), mine)
+    known = keys[heads[mine]] == keys[at]
+    spans.launch_row[rows[at]] = np.where(known & ~mixed[mine], rows[heads[mine]], -1)
+    unclear: npt.NDArray[np.intp] = rows[at[known & mixed[mine]]]
+    return unclear
 
 
 def lookup(keys: Int64, rows: npt.NDArray[Any], start_ns: Int64, wanted: Int64) -> npt.NDArray[np.int32]:

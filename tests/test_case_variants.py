@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from support.events import Case, call, count, durations_us, kernel, op
+from stallscope.profiler.session import Session
+from support.events import HOST, Case, call, count, durations_us, kernel, op
 
 BASE = [op("aten::mm", 1000, 20), call("cudaLaunchKernel", 1005, 4, 1), call("cudaLaunchKernel", 1010, 4, 2),
         kernel("good", 1020, 50, 2)]  # fmt: skip
@@ -138,3 +139,123 @@ def test_an_array_with_text_times_is_not_ascends_where_its_categories_say_so(cas
 
     assert session.facts["format"] == "chrome-trace"
     assert (report.headline.busy_ns, report.headline.unlinked_device_events) == (50_000, 0)
+
+
+# -- links ------------------------------------------------------------------------------------------
+
+
+def launches(session: Session) -> list[tuple[str, int, float]]:
+    """For each linked device event: its name, its rank, and its delay in microseconds."""
+    t = session.timeline
+    rows = [int(r) for r in t.device_work() if t.spans.launch_row[r] >= 0]
+    return [
+        (t.name(r), t.tracks[t.spans.track[r]].rank,
+         float(t.spans.start_ns[r] - t.spans.start_ns[t.spans.launch_row[r]]) / 1000)
+        for r in rows
+    ]  # fmt: skip
+
+
+def test_an_id_that_comes_again_later_belongs_to_the_calls_before(case: Case) -> None:
+    events: list[Any] = []
+    for i in range(6):
+        events += [
+            call("cudaLaunchKernel", 1000 + 100 * i, 5, 1 + i % 3),
+            kernel("k", 1020 + 100 * i, 50, 1 + i % 3),
+        ]
+    session, report = case.read(events)
+
+    assert report.headline.launches == 6
+    assert launches(session) == [("k", -1, 20.0)] * 6
+
+
+@pytest.mark.parametrize("thread", [HOST, 9])
+def test_a_driver_call_with_the_id_of_the_runtime_call_is_the_same_launch(case: Case, thread: int) -> None:
+    events: list[Any] = []
+    for i in range(4):
+        driver = call("cuLaunchKernel", 1005 + 100 * i, 5, i + 1, "cuda_driver") | {"tid": thread}
+        events += [
+            driver,
+            call("cudaLaunchKernel", 1000 + 100 * i, 15, i + 1),
+            kernel("k", 1030 + 100 * i, 50, i + 1),
+        ]
+    session, report = case.read(events)
+
+    assert report.headline.launches == 4
+    assert launches(session) == [("k", -1, 30.0)] * 4
+
+
+def two_processes() -> list[dict[str, Any]]:
+    """Calls of processes 100 and 200 with the same ids, and the work of devices 0 and 1."""
+    events = []
+    for device, process in enumerate((100, 200)):
+        for i in range(3):
+            at = 1000 + 100 * i + 3 * device
+            events.append(call("cudaLaunchKernel", at, 5, i + 1) | {"pid": process, "tid": process})
+            events.append(kernel(f"k{device}", at + 20, 50, i + 1, device=device) | {"pid": device})
+    return events
+
+
+def test_ids_of_several_processes_that_cannot_be_told_apart_link_nothing(case: Case) -> None:
+    session, report = case.read(two_processes())
+
+    assert launches(session) == []
+    assert count(session, "ambiguous-launch") == 6
+    assert "linked" in report.verdict.text
+
+
+@pytest.mark.parametrize("arrows", [False, True])
+@pytest.mark.parametrize(
+    "scheme", ["{pid}", "{rank}{pid:08d}", "[TP-{rank}] {pid}", "[TP{rank:02d}-DP00] {pid}"]
+)
+def test_ids_count_within_one_process_or_rank(case: Case, scheme: str, arrows: bool) -> None:
+    events: list[dict[str, Any]] = []
+    for rank in (0, 1):
+        for i in range(3):
+            one = call("cudaLaunchKernel", 1000 + 100 * i, 5, i + 1)
+            other = kernel(f"k{rank}", 1030 + 100 * i + rank, 50, i + 1)
+            if arrows:
+                ends = {"cat": "ac2g", "name": "ac2g", "id": i + 1}
+                events += [
+                    ends | {"ph": "s", "ts": one["ts"], "pid": one["pid"], "tid": one["tid"], "r": rank},
+                    ends
+                    | {"ph": "f", "bp": "e", "ts": other["ts"], "pid": other["pid"], "tid": 7, "r": rank},
+                ]
+                one["args"], other["args"] = {}, {"device": 0, "stream": 7}
+            events += [one | {"r": rank}, other | {"r": rank}]
+    plain = scheme == "{pid}"
+    for event in events:
+        rank = event.pop("r")
+        pid = scheme.format(pid=100 + rank if plain else event["pid"], rank=rank)
+        event["pid"] = int(pid) if pid.isdigit() else pid
+        if plain and "device" in event.get("args", {}):
+            event["args"]["device"] = rank
+    if plain and arrows:
+        for event in events:  # an arrow's id is of the whole file
+            if "id" in event:
+                event["id"] += 1000 * event["pid"]
+    session, report = case.read(events)
+
+    ranks = (-1, -1) if plain else (0, 1)
+    assert sorted(launches(session)) == [("k0", ranks[0], 30.0)] * 3 + [("k1", ranks[1], 31.0)] * 3
+    assert len(report.devices) == 2
+
+
+@pytest.mark.parametrize("times", [2, 3])
+def test_records_that_come_twice_count_once(case: Case, times: int) -> None:
+    graph = [call("cudaGraphLaunch", 2000, 10, 5), *[kernel("g", 2030 + 10 * i, 10, 5) for i in range(5)]]
+    session, report = case.read((BASE + graph) * times)
+
+    assert (report.headline.device_events, report.headline.busy_ns, report.headline.launches) == (
+        6,
+        100_000,
+        2,
+    )
+    assert count(session, "repeated-events") == 9 * (times - 1)
+
+
+def test_records_that_are_merely_alike_all_count(case: Case) -> None:
+    _, report = case.read(
+        [kernel("k", 1000, 10), kernel("k", 1000, 10), kernel("z", 1020, 0, 3), kernel("z", 1020, 0, 3)]
+    )
+
+    assert report.headline.device_events == 4

@@ -74,6 +74,8 @@ _WAIT_NAME = re.compile(r"(?:^|_)wait(?:$|_)", re.IGNORECASE)
 _COPY_NAME = re.compile(
     r"memcpy|^copy(?:Buffer|Image|(?:Host|Device)To(?:Host|Device))|rocclr.*copy|dma", re.IGNORECASE
 )
+_RANK_STEP = 10**8
+_RANK_LABEL = re.compile(r"^\[([^\]]{1,80})\] ?(\S.*)$")
 _PROFILER_THREADS = ("__xpu_profiler__",)
 _WINDOW_END = "Record Window End"
 _IGNORED_PHASES = {
@@ -100,9 +102,15 @@ def read(path: Path) -> Session:
     return interpret(tokenise(path), path.name)
 
 
-def interpret(raw: RawEvents, source: str) -> Session:
-    """Give tokenised events their meaning."""
-    return _Interpreter(raw, source).session()
+def interpret(raw: RawEvents, source: str, origin_ns: int | None = None) -> Session:
+    """Give tokenised events their meaning. `origin_ns` is that of the whole file, where `raw` is a part of it."""
+    return _Interpreter(raw, source, origin_ns).session()
+
+
+def first_of(firsts: dict[str, int]) -> int:
+    """The origin of a file from the earliest start of each category: the first span that is the program's own."""
+    own = {c: ts for c, ts in firsts.items() if CATEGORY_KINDS.get(c.lower()) != Kind.OVERHEAD}
+    return min((own or firsts).values())
 
 
 @dataclass
@@ -115,9 +123,10 @@ class _Lanes:
 
 
 class _Interpreter:
-    def __init__(self, raw: RawEvents, source: str) -> None:
+    def __init__(self, raw: RawEvents, source: str, origin_ns: int | None) -> None:
         self.raw = raw
         self.source = source
+        self.origin_ns = origin_ns
         self.builder = TimelineBuilder(raw.strings, raw.args)
         self.notes: Notes = self.builder.notes
         self.notes.extend(raw.notes)
@@ -125,6 +134,7 @@ class _Interpreter:
         self.lanes = self._lanes()
         self.told_by_id = np.zeros(0, np.int64)
         self.timeless = np.zeros(0, np.intp)
+        self.ranks: dict[int, tuple[int, int | str]] = {}
         # broken times lie outside of these; set where there are any
         self.first_ns, self.last_ns = NO_TIME + 1, (1 << 63) - 1
 
@@ -153,6 +163,8 @@ class _Interpreter:
         self._leftovers()
         base = _as_int(self.raw.meta.get("baseTimeNanoseconds"))
         first = int(ts[kind != Kind.OVERHEAD].min()) if (kind != Kind.OVERHEAD).any() else int(ts.min())
+        if self.origin_ns is not None:
+            first = self.origin_ns
         # sorting copies every span: by then nothing else may hold them
         del events, ts, dur, kind, track, correlation, numbers
         self.raw.release()
@@ -437,16 +449,16 @@ class _Interpreter:
         group[is_async] = 4
         lane[is_async] = raw.id[events[is_async]]
         code, first = kernels.group(group, pid, lane, device)
-        rank = _rank(raw.meta)
+        self.ranks = _merged_ranks({int(p): self._id(int(p)) for p in np.unique(pid[first])})
         track_of = np.empty(len(first), np.int32)
         for number, at in enumerate(first.tolist()):
             track_of[number] = self.builder.add_track(
-                self._track(int(group[at]), int(pid[at]), int(tid[at]), int(lane[at]), int(device[at]), rank)
+                self._track(int(group[at]), int(pid[at]), int(tid[at]), int(lane[at]), int(device[at]))
             )
         return track_of[code]
 
-    def _track(self, group: int, pid: int, tid: int, lane: int, device: int, rank: int) -> Track:
-        process = self._id(pid)
+    def _track(self, group: int, pid: int, tid: int, lane: int, device: int) -> Track:
+        rank, process = self.ranks.get(pid, (_rank(self.raw.meta), self._id(pid)))
         name = self.lanes.process.get(pid, "")
         thread_name = self.lanes.thread.get((pid, tid), "")
         if group == 1:
@@ -505,6 +517,8 @@ class _Interpreter:
             )
             return
         key = _hash(raw.id, raw.cat.astype(np.int64))
+        for pid, (rank, _) in self.ranks.items():  # ids count within one rank
+            key[raw.pid == pid] += rank + 1
         found = kernels.join(key[starts], key[ends])
         hit = found >= 0
         partner = starts[np.maximum(found, 0)]
@@ -655,7 +669,7 @@ class _Interpreter:
             "reader_version": READER_VERSION,
             "producer": self._producer(),
             "devices": _devices(meta),
-            "source_events": len(self.raw),
+            "source_events": len(self.raw) + self.raw.outside,
         }
         for key in ("schemaVersion", "record_shapes", "profile_memory", "with_stack", "with_flops", "with_modules",
                     "cuda_runtime_version", "cuda_driver_version", "hip_runtime_version"):  # fmt: skip
@@ -703,6 +717,23 @@ def _as_int(value: Any) -> int:
 def _rank(meta: dict[str, Any]) -> int:
     info = meta.get("distributedInfo")
     return _as_int(info.get("rank", -1)) if isinstance(info, dict) and "rank" in info else -1
+
+
+def _merged_ranks(pids: dict[int, int | str]) -> dict[int, tuple[int, int | str]]:
+    """Rank and own pid by encoded pid, where a tool merged the files of several ranks; else empty.
+
+    TraceLens adds 10^8 for each rank, far beyond any pid of Linux; SGLang writes "[TP-0] 4100".
+    """
+    out: dict[int, tuple[int, int | str]] = {}
+    labels = {p: match for p, value in pids.items() if (match := _RANK_LABEL.match(str(value)))}
+    names = sorted({m[1] for m in labels.values()}, key=lambda name: (len(name), name))
+    for pid, value in pids.items():
+        if pid in labels:
+            own = labels[pid][2]
+            out[pid] = (names.index(labels[pid][1]), int(own) if own.isdigit() else own)
+        elif isinstance(value, int) and 0 <= value < _RANK_STEP * 100_000:
+            out[pid] = divmod(value, _RANK_STEP)
+    return out if len({rank for rank, _ in out.values()}) > 1 else {}
 
 
 def _devices(meta: dict[str, Any]) -> dict[str, dict[str, Any]]:
