@@ -93,7 +93,9 @@ _NAMES = names(
     "record_param_comms allreduce_ allgather_ _allgather_base_ reduce_scatter_ _reduce_scatter_base_ "
     "alltoall_ alltoall_base_ broadcast_ all_reduce all_gather reduce_scatter all_to_all "
     "outplace_all_reduce inplace_all_reduce outplace_all_gather reg_all_gather_into_tensor "
-    "all_gather_into_tensor reduce_scatter_tensor all_reduce_reg all_reduce_unreg _all_gather_base"
+    "all_gather_into_tensor reduce_scatter_tensor all_reduce_reg all_reduce_unreg _all_gather_base "
+    "MoeDistributeDispatch MoeDistributeDispatchV2 MoeDistributeCombine MoeDistributeCombineV2 "
+    "MoeDistributeCombineAddRmsNorm MoeDistributeDispatchSetup MoeDistributeCombineSetup"
 )
 
 MODELS: dict[str, Model] = dict.fromkeys(_NAMES, from_tensors)

@@ -164,13 +164,24 @@ def recorded(call: Call) -> Cost:
     return traffic.cost(out.numel, compute, Family.ELEMENTWISE)
 
 
+def ascend_adam(call: Call) -> Cost:
+    """`ApplyAdamW(var, m, v, grad, ...)`: all four read, the first three written in place; no outputs are recorded."""
+    large = [t for t in call.given if t.numel == call.need(0).numel and t.is_float]
+    if len(large) < 4:
+        raise NoModel
+    traffic = Traffic().reads(*call.given)
+    for tensor in large[:3]:
+        traffic.writes(tensor.numel, tensor.dtype)
+    return traffic.cost(12 * large[0].numel, large[0].dtype, Family.ELEMENTWISE)
+
+
 _ASCEND = names(
     "Add Adds Sub Subs Mul Muls Div Divs RealDiv Neg Exp Log Sqrt Rsqrt Square Abs Pow Pows Equal "
     "NotEqual Greater GreaterEqual Less LessEqual LogicalAnd LogicalOr LogicalNot Maximum Minimum "
     "Select SelectV2 Cos Sin ClipByValue ClipByValueV2 MaskedFill Axpy AxpyV2 Addcmul Addcdiv "
     "Reciprocal BitwiseNot BitwiseAnd BitwiseOr FloorDiv FloorMod Erf Sign Ceil Floor Round IsNan IsInf "
     "IsFinite AddN Trunc Mod Softplus Mish Swish Relu Relu6 Sigmoid Tanh Gelu GeluV2 FastGelu Silu "
-    "LeakyRelu Elu HardSwish DropOutDoMask MulAddn AddcmulV2 ReluGrad GeluGrad ForeachAddList "
+    "LeakyRelu Elu HardSwish DropOutDoMask MulAddn AddcmulV2 ReluGrad GeluGrad SwiGluGrad ForeachAddList "
     "ForeachMulScalar ForeachMulList"
 )
 
@@ -183,6 +194,8 @@ MODELS: dict[str, Model] = {
     "SwiGlu": gated,
     "SwiGluV2": gated,
     "DequantSwigluQuant": gated,
+    "SwiGluQuant": gated,
+    **dict.fromkeys(names("ApplyAdamW ApplyAdamWV2 ApplyAdam ApplyAdamD"), ascend_adam),
     "npu_swiglu": gated,
     "mul_and_silu": gated,
     "gelu_new": library_unary,

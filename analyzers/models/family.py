@@ -128,7 +128,7 @@ _RULES: list[tuple[Family, re.Pattern[str]]] = [
         r"(?:^|_|:)mha_", r"mmha", r"(?:^|_|:)attn_", r"_attn(?:_|$)", r"sage_(?:fwd|attn)", r"(?:^|_|:)mla_", r"split_?kv",
         r"fwd_kernel_stage\d", r"fwd_grouped_kernel", r"decode_att", r"^_?(?:att_)?fwd_kernel",
         r"batch_(?:decode|prefill)_with", r"single_(?:decode|prefill)", r"merge_states?", r"merge_attn",
-        r"ring_mla", r"unpad_f", r"sdpa", r"xqa", r"fused_infer_attention", r"lightning_indexer", r"persistent_variable_length")),
+        r"ring_mla", r"unpad_f", r"sdpa", r"xqa", r"fused_infer_attention", r"lightning_indexer", r"delta_rule", r"fused_attn", r"persistent_variable_length")),
     (Family.CONV, _rule(
         r"conv(?:_|\d|$|olution|olve|fwd|bwd|2d)", r"^igemm_", r"implicit_gemm", r"implicit_convolve", r"explicit_convolve",
         r"wgrad", r"dgrad", r"fprop", r"scudnn", r"winograd", r"nchw_?to_?nhwc", r"nhwc_?to_?nchw", r"im2_?col",
@@ -142,8 +142,8 @@ _RULES: list[tuple[Family, re.Pattern[str]]] = [
     (Family.GEMM, _rule(
         r"gemm", r"gemv", r"^cijk_", r"mat_?mul", r"(?:^|_|:)mm(?:_|$)", r"split_?k_?reduce", r"nvjet",
         r"^(?:ampere|volta|turing|hopper|maxwell|sm\d+)_", r"xmma", r"wv_?split_?k", r"llmm1", r"marlin", r"machete",
-        r"wgmma", r"(?:^|_)dot_kernel", r"cutlass", r"linear(?:_|$)(?!ize)", r"post_gsu", r"reduce_1_?block",
-        r"batch_mat", r"awq_", r"gptq_", r"^epilogue::")),
+        r"wgmma", r"(?:^|_)dot_kernel", r"cutlass", r"linear(?:_|$)(?!ize|index)", r"post_gsu", r"reduce_1_?block",
+        r"batch_mat", r"awq_", r"gptq_", r"^epilogue::", r"^ffn(?:_|$)")),
     (Family.SOFTMAX, _rule(r"soft_?max", r"logsumexp")),
     (Family.SAMPLING, _rule(
         r"top_?[kp](?:_|\d|v\d|$)", r"topk", r"(?<!up)sampl", r"multinomial", r"radix_?sort", r"(?:^|_|:)(?:merge_|segmented_|block_)?sort",
@@ -153,7 +153,7 @@ _RULES: list[tuple[Family, re.Pattern[str]]] = [
     (Family.EMBEDDING, _rule(
         r"embedding", r"index_?(?:select|add|put|copy|fill|elementwise|kernel|func|\d*$)", r"gather", r"scatter",
         r"indexing_backward", r"take_along", r"permute_\w*(?:sparse|pooled|indices)", r"bounds_check", r"lookup",
-        r"linearize_index", r"recat_")),
+        r"linear(?:ize)?_index", r"recat_")),
     (Family.COPY, _rule(
         r"cop(?:y|ies)", r"(?:^|_|:)cat_?(?:array|kernel)", r"concat", r"transpose", r"trans_?data", r"tensor_move",
         r"(?:^|_)cast", r"memcpy", r"memset", r"contiguous", r"(?:^|_)fill", r"zeros?_?like", r"ones_?like",

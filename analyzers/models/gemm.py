@@ -409,6 +409,35 @@ def ascend_grouped(call: Call) -> Cost:
     )
 
 
+def ascend_grouped_fused(call: Call) -> Cost:
+    """`GroupedMatmulSwigluQuant`, `GroupedMatmulFinalizeRouting`: as `ascend_grouped`, with N from the weight's size.
+
+    The recorded output is that of what follows the product (half of the columns, or summed rows).
+    """
+    x, w = call.need(0), call.need(1)
+    if not call.outputs or len(x.shape) != 2 or len(w.shape) < 3 or not x.shape[1]:
+        raise NoModel
+    rows, k = x.shape
+    groups = w.shape[0]
+    if groups <= 0 or w.numel % (groups * k):
+        raise NoModel
+    n = w.numel // (groups * k)
+    active = expected_groups(groups, rows)
+    traffic = Traffic().reads(x)
+    traffic.read += int(-(-w.bytes * active // groups))
+    traffic.unknown |= not w.dtype
+    for tensor in call.outputs:
+        traffic.writes(tensor.numel, tensor.dtype)
+    return traffic.cost(
+        2 * rows * k * n,
+        x.dtype,
+        Family.GEMM,
+        unit="matrix",
+        basis="expected",
+        note=f"{active:.1f} of {groups} groups expected to hold rows",
+    )
+
+
 _LIBRARY = names(
     "gemm_a16w16 gemm_a16w16_asm gemm_a8w8 gemm_a8w8_ck gemm_a8w8_bpreshuffle gemm_a8w8_bpreshuffle_ck "
     "gemm_a8w8_blockscale gemm_a8w8_blockscale_ck gemm_a8w8_blockscale_bpreshuffle gemm_a4w4 "
@@ -435,7 +464,8 @@ _WEIGHT_ONLY = names(
 
 _ASCEND = names(
     "MatMul MatMulV2 MatMulV3 BatchMatMul BatchMatMulV2 BatchMatMulV3 QuantBatchMatmulV3 "
-    "QuantBatchMatmulV4 QuantBatchMatmul QuantMatmul MatmulAllReduce TransposeBatchMatMul Gemm"
+    "QuantBatchMatmulV4 QuantBatchMatmul QuantMatmul QuantMatmulWeightNz TransposeQuantBatchMatMul MatmulAllReduce "
+    "MatmulAllReduceAddRmsNorm TransposeBatchMatMul Gemm"
 )
 
 MODELS: dict[str, Model] = {
@@ -465,4 +495,8 @@ MODELS: dict[str, Model] = {
     "WeightQuantBatchMatmulV2": ascend_weight_quant,
     "WeightQuantBatchMatmul": ascend_weight_quant,
     "GroupedMatmul": ascend_grouped,
+    **dict.fromkeys(
+        names("GroupedMatmulSwigluQuant GroupedMatmulSwigluQuantV2 GroupedMatmulFinalizeRouting"),
+        ascend_grouped_fused,
+    ),
 }

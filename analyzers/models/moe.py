@@ -151,7 +151,7 @@ _ROUTING = names(
 
 _ROWS = names(
     "moe_align_block_size moe_sum moe_sorting_fwd moe_permute moe_unpermute MoeInitRouting "
-    "MoeInitRoutingV2 MoeInitRoutingQuantV2 MoeFinalizeRouting MoeFinalizeRoutingV2 "
+    "MoeInitRoutingV2 MoeInitRoutingQuantV2 MoeInitRoutingV3 MoeFinalizeRouting MoeFinalizeRoutingV2 "
     "MoeComputeExpertTokens MoeTokenPermute MoeTokenUnpermute MoeReRouting SortTokens"
 )
 

@@ -142,10 +142,20 @@ def backward(call: Call) -> Cost:
     )
 
 
+def ascend_backward(call: Call) -> Cost:
+    """`RmsNormGrad`, `LayerNormGradV3`: recorded inputs (gradient, x, statistics, weight) and outputs once."""
+    if not call.outputs:
+        raise NoModel
+    traffic = Traffic().reads(*call.given)
+    for tensor in call.outputs:
+        traffic.writes(tensor.numel, tensor.dtype)
+    return traffic.cost(10 * call.need(0).numel, call.need(0).dtype, Family.NORM)
+
+
 _RMS = names(
     "rms_norm rmsnorm rmsnorm2d_fwd rmsnorm2d_fwd_ck gemma_rmsnorm rocm_aiter_rms_norm "
     "rms_norm_static_fp8_quant rms_norm_dynamic_per_token_quant rmsnorm2d_fwd_with_smoothquant "
-    "rmsnorm2d_fwd_with_dynamicquant rmsnorm_rmsnorm2d_fwd RmsNorm RmsNormQuant npu_rms_norm poly_norm"
+    "rmsnorm2d_fwd_with_dynamicquant rmsnorm_rmsnorm2d_fwd RmsNorm RmsNormQuant GemmaRmsNorm npu_rms_norm poly_norm"
 )
 
 _ADD_RMS = names(
@@ -186,4 +196,5 @@ MODELS: dict[str, Model] = {
     "LayerNormV3": library_layer,
     "LayerNormV4": library_layer,
     "AddLayerNorm": ascend_add_layer,
+    **dict.fromkeys(names("RmsNormGrad LayerNormGrad LayerNormGradV3"), ascend_backward),
 }

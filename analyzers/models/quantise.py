@@ -58,6 +58,9 @@ _LIBRARY = names(
 MODELS: dict[str, Model] = {
     **dict.fromkeys(_LIBRARY, library),
     **dict.fromkeys(
-        names("DynamicQuant DynamicQuantV2 AscendQuant AscendQuantV2 AscendDequant DequantBias"), recorded
+        names(
+            "DynamicQuant DynamicQuantV2 AscendQuant AscendQuantV2 AscendDequant AscendAntiQuant AscendAntiQuantV2 DequantBias"
+        ),
+        recorded,
     ),
 }

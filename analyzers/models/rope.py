@@ -72,7 +72,7 @@ def recorded(call: Call) -> Cost:
 _TABLES = names("rotary_embedding batched_rotary_embedding rotary_embedding_deepseek")
 _RECORDED = names(
     "RotaryMul RotaryPositionEmbedding ApplyRotaryPosEmb npu_rotary_mul npu_apply_rotary_pos_emb "
-    "RopeWithSinCosCache InterleaveRope apply_rotary"
+    "RopeWithSinCosCache InterleaveRope RotaryPositionEmbeddingGrad apply_rotary"
 )
 
 MODELS: dict[str, Model] = {**dict.fromkeys(_TABLES, rotary_embedding), **dict.fromkeys(_RECORDED, recorded)}

@@ -82,6 +82,62 @@ def test_flash_attention_takes_its_heads_from_the_softmax_output() -> None:
     assert not cost.exact and "sparse mode" in cost.note
 
 
+def test_the_backward_of_attention_has_five_products_instead_of_two() -> None:
+    cost = estimate_kernel_row(
+        "FlashAttentionScoreGrad",
+        '"4096,1,2048;4096,1,1024;4096,1,1024;4096,1,2048;2048,2048;1,16,4096,8;1,16,4096,8;;4096,1,2048;;;;;;"',
+        "DT_BF16;DT_BF16;DT_BF16;DT_BF16;BOOL;FLOAT;FLOAT;DT_BF16;DT_BF16;INT64;FLOAT;FLOAT;FLOAT;FLOAT;FLOAT",
+        '"4096,1,2048;4096,1,1024;4096,1,1024;;;"',
+        "DT_BF16;DT_BF16;DT_BF16;DT_BF16;DT_BF16;DT_BF16",
+    )
+    assert cost is not None
+    pairs = 4096 * 4097 // 2
+    assert cost.flops == 5 * 2 * 16 * pairs * 128
+    assert cost.bytes_read == (3 * 4096 * 2048 + 2 * 4096 * 1024) * 2 + 2 * 16 * 4096 * 8 * 4
+    assert cost.bytes_written == (4096 * 2048 + 2 * 4096 * 1024) * 2
+    assert not cost.exact and "sparse mode" in cost.note
+
+
+def test_an_optimiser_writes_in_place_what_no_output_tells() -> None:
+    cost = estimate_kernel_row(
+        "ApplyAdamWV2", '"1000;1000;1000;1000;1"', "FLOAT;FLOAT;FLOAT;FLOAT;INT64", "N/A", "N/A"
+    )
+
+    assert cost is not None
+    assert (cost.bytes_read, cost.bytes_written) == (4 * 4000 + 8, 3 * 4000)
+
+
+def test_a_norm_to_one_number_leaves_no_result_in_the_table() -> None:
+    cost = estimate_kernel_row("LpNormV2", '"220233216"', "FLOAT", "", "")
+
+    assert cost is not None
+    assert (cost.bytes_read, cost.basis) == (4 * 220233216, "lower bound")
+
+
+def test_a_grouped_product_that_goes_on_with_its_result_takes_n_from_the_weight() -> None:
+    cost = estimate_kernel_row(
+        "GroupedMatmulSwigluQuant",
+        '"64,128;8,128,512;8,512;64;8"',
+        "INT8;INT8;FLOAT;FLOAT;INT64",
+        '"64,256;64"',
+        "INT8;FLOAT",
+    )
+
+    assert cost is not None
+    assert cost.flops == 2 * 64 * 128 * 512
+    assert cost.bytes_written == 64 * 256 + 64 * 4
+    assert cost.basis == "expected"
+
+
+def test_experts_on_other_devices_are_bound_by_links() -> None:
+    cost = estimate_kernel_row(
+        "MoeDistributeDispatchV2", '"64,7168;64,8"', "DT_BF16;INT32", '"512,7168"', "DT_BF16"
+    )
+
+    assert cost is not None
+    assert (cost.family, cost.basis, cost.bytes_read) == (Family.COLLECTIVE, "lower bound", 64 * 7168 * 2)
+
+
 def test_attention_over_a_hidden_cache_counts_only_what_is_certain() -> None:
     row = ("FusedInferAttentionScore", '"32,16,128;900,128,1024;900,128,1024"', "DT_BF16;DT_BF16;DT_BF16",
            '"32,16,128"', "DT_BF16")  # fmt: skip
