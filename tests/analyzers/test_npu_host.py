@@ -1,0 +1,124 @@
+"""What the host does while an NPU idles, as torch_npu writes it: collections, allocations, waits, compilation."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stallscope.analyzers import analyze
+from stallscope.analyzers.finding import Finding, Report
+from stallscope.profiler.readers import load
+
+AT = 1_715_594_400_000_000
+PYTHON, GC, CANN, NPU = 4242, 4242 << 10 | 1 << 5, 4242 << 10 | 7 << 5, 4242 << 10 | 13 << 5
+MAIN, WORKER = 1, 2
+GAP = (110, 1000)
+"""The device idles from 110 to 1000 us of every 2,000."""
+
+
+def span(
+    name: str, pid: int, tid: int, start: float, dur: float, cat: str = "", **args: Any
+) -> dict[str, Any]:
+    return {
+        "ph": "X",
+        "name": name,
+        "pid": pid,
+        "tid": tid,
+        "ts": f"{AT + start:.3f}",
+        "dur": dur,
+        "cat": cat,
+        "args": args,
+    }
+
+
+def report(
+    tmp_path: Path,
+    *extra: tuple[str, int, int, float, float],
+    times: int = 12,
+    env: dict[str, str] | None = None,
+) -> Report:
+    """A run of some rounds: kernel, then the extra spans (name, process, thread, start, length in us), then a kernel."""
+    names = {PYTHON: "Python", GC: "Python GC", CANN: "CANN", NPU: "Ascend Hardware"}
+    events: list[dict[str, Any]] = [
+        {"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": name}}
+        for pid, name in names.items()
+    ]
+    for i in range(times):
+        base = 2000.0 * i
+        events.append(span("model.py(3): forward", PYTHON, MAIN, base, 1990, "python_function"))
+        for k, (asked, emptied, started, took) in enumerate(((20, 40, 60, 50), (970, 985, 1000, 1055))):
+            number = 2 * i + k
+            events += [
+                span(f"aten::op{k}", PYTHON, MAIN, base + asked - 5, 15, "cpu_op"),
+                span(f"Enqueue@k{k}", PYTHON, MAIN, base + asked, 2, "enqueue", correlation_id=number + 7),
+                span(
+                    f"Dequeue@k{k}", PYTHON, WORKER, base + emptied, 12, "dequeue", correlation_id=number + 7
+                ),
+                span(
+                    "Node@launch", CANN, WORKER, base + emptied + 2, 4, level="node", connection_id=number + 1
+                ),
+                span(
+                    f"k{k}",
+                    NPU,
+                    2,
+                    base + started,
+                    took,
+                    **{"Task Type": "AI_CORE", "connection_id": number + 1},
+                ),
+            ]
+        for name, process, thread, start, dur in extra:
+            events.append(
+                span(name, process, thread, base + start, dur, "GC" if process == GC else "", level="acl")
+            )
+    folder = tmp_path / "rank0_ascend_pt"
+    (folder / "ASCEND_PROFILER_OUTPUT").mkdir(parents=True)
+    (folder / "ASCEND_PROFILER_OUTPUT" / "trace_view.json").write_text(json.dumps(events))
+    (folder / "profiler_info_0.json").write_text(json.dumps({"config": {}, "rank_id": 0}))
+    (folder / "profiler_metadata.json").write_text(json.dumps({"ENV_VARIABLES": env or {}}))
+    return analyze(load(folder))
+
+
+def first(found: Report) -> Finding:
+    return found.findings[0]
+
+
+def test_a_collection_of_torch_npus_own_record(tmp_path: Path) -> None:
+    """GC rows stand in a process of their own, without a thread."""
+    found = report(tmp_path, ("GC", GC, 0, 150, 800))
+
+    assert first(found).code == "HB103"
+    assert first(found).lost_ns == 12 * 800_000
+
+
+@pytest.mark.parametrize(
+    "call", ["AscendCL@aclMallocMemInner", "AscendCL@aclrtFreePhysical", "AscendCL@aclrtFree", "AscendCL@aclrtMapMem"]
+)  # fmt: skip
+def test_an_allocation_on_the_thread_that_runs_operators(tmp_path: Path, call: str) -> None:
+    found = report(tmp_path, (call, CANN, MAIN, 150, 790))
+
+    assert first(found).code == "SY204"
+    assert first(found).lost_ns == 12 * 790_000
+    assert found.devices[0].idle_classes["allocator"] == 12 * 790_000
+
+
+def test_the_runtime_level_below_a_call_is_no_other_cause(tmp_path: Path) -> None:
+    """Level 2 records Runtime@ rows inside of the AscendCL@ ones."""
+    plain = report(tmp_path / "1", ("AscendCL@aclrtSynchronizeStreamWithTimeout", CANN, MAIN, 70, 50))
+    nested = report(
+        tmp_path / "2",
+        ("AscendCL@aclrtSynchronizeStreamWithTimeout", CANN, MAIN, 70, 50),
+        ("Runtime@StreamSynchronize", CANN, MAIN, 71, 48),
+    )
+
+    assert plain.devices[0].idle_classes == nested.devices[0].idle_classes
+    assert [f.code for f in plain.findings] == [f.code for f in nested.findings]
+
+
+def test_a_wait_for_the_stream_outside_of_operators(tmp_path: Path) -> None:
+    found = report(tmp_path, ("AscendCL@aclrtSynchronizeStreamWithTimeout", CANN, MAIN, 40, 900))
+
+    assert first(found).code == "SY201"
+    assert "aclrtSynchronizeStreamWithTimeout" in first(found).title
