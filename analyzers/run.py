@@ -406,7 +406,8 @@ class Run:
             up = np.where(up >= 0, spans.parent[np.maximum(up, 0)], -1)
         rows = np.flatnonzero(named & ~used)
         rows = rows[self.places.nearest(spans.parent[rows].astype(np.intp), named & used) < 0]
-        linked = spans.correlation[np.flatnonzero(used & (spans.kind == Kind.RUNTIME))]
+        told = np.concatenate([np.flatnonzero(used & (spans.kind == Kind.RUNTIME)), self.timeline.device_work()])
+        linked = spans.correlation[told]
         return rows[kernels.join(linked, spans.correlation[rows], NO_ID + 1) < 0]  # no id is one, too
 
     @cached_property
