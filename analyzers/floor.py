@@ -100,7 +100,7 @@ class Floor:
         by_device: dict[int, int] = {}
         for group in groups:
             by_device[group.device] = by_device.get(group.device, 0) + group.total_ns
-        if not by_device:
+        if not any(by_device.values()):
             return None
         device = max(by_device, key=lambda d: by_device[d])
         groups = [g for g in groups if g.device == device]

@@ -36,12 +36,14 @@ def verdict(run: Run, findings: Sequence[Finding], outcomes: Sequence[RuleOutcom
         )
         if line
     ]
+    first = _first(run, findings)
+    lines = [line for line in lines if line.removeprefix("trust: ") not in first]
     untold = [
         o.code for o in outcomes if o.status == "not_analysable" and not o.reason.startswith("does not apply")
     ]
     if untold:
         lines.append(f"not analysable: {', '.join(untold)}")
-    return Verdict(_first(run, findings), tuple(lines))
+    return Verdict(first, tuple(lines))
 
 
 def _first(run: Run, findings: Sequence[Finding]) -> str:
@@ -51,6 +53,8 @@ def _first(run: Run, findings: Sequence[Finding]) -> str:
     step = _step(run, top.phase if top else "")
     if top is not None:
         return f"{step}{_lower(top.title) if step else top.title}; {_worth(top)}"
+    if len(run.timeline) == 0:
+        return "No verdict: the recording has no timeline, only what its tables tell"
     if "device" not in run.has:
         return f"{step}no device activity was recorded; the host shows no stall" if step else (
             "No device activity was recorded; the host shows no stall"

@@ -84,7 +84,7 @@ def _analyze_one(path: Path, options: dict[str, Any]) -> int:
     session, report, written = _work(path, outputs, rules, options)
     if not options["quiet"] and not outputs.json_to_stdout:
         _print(session, report, written)
-    if len(session.timeline) == 0:
+    if len(session.timeline) == 0 and not session.facts.get("tables_only"):
         raise InputError(path, "no events in it", "Was anything running in the profiling window?")
     return fail_status(report, options["fail_on"])
 

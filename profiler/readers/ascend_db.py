@@ -79,8 +79,8 @@ _KERNEL_COLUMNS = (
 # -- which file ------------------------------------------------------------------------------------
 
 
-def split_databases(paths: list[Path]) -> tuple[list[Path], list[Path]]:
-    """Recordings and analysis databases among some files; others are in neither list."""
+def split_databases(paths: list[Path], notes: Notes | None = None) -> tuple[list[Path], list[Path]]:
+    """Recordings and analysis databases among some files; others are in neither list, damaged ones in the notes."""
     mains, analyses = [], []
     for path in paths:
         try:
@@ -89,8 +89,15 @@ def split_databases(paths: list[Path]) -> tuple[list[Path], list[Path]]:
                     mains.append(path)
                 elif db.tables.keys() & _ANALYSIS_TABLES:
                     analyses.append(path)
-        except InputError:
-            continue
+        except InputError as error:
+            if notes is not None:
+                notes.add(
+                    "database-unreadable",
+                    "data_loss",
+                    f"{path.name} could not be used ({error.seen}) and was left out",
+                    1,
+                    path.name,
+                )
     return mains, analyses
 
 
@@ -601,6 +608,7 @@ class _Reader:
             task_type=types.astype(np.int32),
             connection=ids,
             subtask=tasks.context != NO_CONTEXT,
+            in_collective=np.isin(tasks.number, self.db.ints("COMMUNICATION_TASK_INFO", "globalTaskId")[0]),
         )
 
     def _core_names(self, codes: Int32) -> Int32:

@@ -438,7 +438,7 @@ def _items(value: Any) -> list[tuple[str, Any]]:
 def step_number(value: Any) -> int:
     """The number of "step50" or "50", -1 for a step without one."""
     digits = str(value).removeprefix("step")
-    return int(digits) if digits.isdecimal() and len(digits) < 10 else -1
+    return int(digits) if digits.isdecimal() and len(digits) < 19 else -1
 
 
 def number(value: Any) -> float:

@@ -33,7 +33,7 @@ from stallscope.profiler.readers.ascend_rank import (
     is_kernel_table,
     kernels_from_table,
 )
-from stallscope.profiler.readers.ascend_sqlite import databases
+from stallscope.profiler.readers.ascend_sqlite import databases, opened
 from stallscope.profiler.readers.ascend_table import DestroyedTimes, header_of
 from stallscope.profiler.readers.ascend_trace import Trace
 from stallscope.profiler.session import Session
@@ -49,6 +49,8 @@ _TABLES = (
     "operator_details",
     "task_time",
 )
+_TOLD = {"step_trace_time", "op_statistic", "communication"}
+"""Facts that say something of a run whose timeline is missing."""
 _SEARCH_DEPTH = 4
 _MAX_FOLDERS = 4096
 
@@ -199,6 +201,8 @@ def session_of(path: Path, parts: list[Part], failed: list[tuple[Path, InputErro
     }
     if len(parts) == 1 and parts[0].rank >= 0:
         facts["rank"] = parts[0].rank
+    if len(timeline) == 0 and any(part.facts.keys() & _TOLD for part in parts):
+        facts["tables_only"] = True
     world = max((int(p.facts.get("parallel", {}).get("world_size", 0)) for p in parts), default=0)
     if world:
         facts["world_size"] = world
@@ -240,17 +244,37 @@ def _one_run(path: Path, parts: list[Part], notes: Notes) -> list[Part]:
     newest = max(timed, key=lambda p: (_span(p)[0], p.folder.name))
     # ranks of one run sit side by side; the same rank elsewhere is another run
     together = [p for p in parts if p.folder.parent == newest.folder.parent or p is newest]
-    low, high = _span(newest)
-    apart = [p for p in together if len(p.timeline) and (_span(p)[0] > high or _span(p)[1] < low)]
+    together += _on_other_nodes(timed, together, newest)
+    apart = [p for p in together if len(p.timeline) and not _overlap(p, newest)]
     ranks = [p.rank for p in together if p.rank >= 0]
     if len(ranks) != len(set(ranks)) or len(ranks) < len(together):
         together = [p for p in together if p not in apart]
+    together = [p for p in parts if p in together]
     left = [p for p in parts if p not in together]
     notes.add("several-recordings", "warning",
               f"the folder holds {len(parts)} recordings of different moments; this is the newest "
               f"({', '.join(_relative(p.folder, path) for p in together[:4])}). Name another folder to see another", len(left),
               ", ".join(_relative(p.folder, path) for p in left[:4]))  # fmt: skip
     return together
+
+
+def _overlap(a: Part, b: Part) -> bool:
+    (low, high), (start, end) = _span(a), _span(b)
+    return start <= high and end >= low
+
+
+def _on_other_nodes(timed: list[Part], together: list[Part], newest: Part) -> list[Part]:
+    """Recordings in other folders (one a node) that are ranks of the same run: of the same time, and ranks of
+    their own."""
+    taken = {p.rank for p in together}
+    if newest.rank < 0 or len(taken) < len(together):
+        return []
+    out: list[Part] = []
+    for part in timed:
+        if part not in together and part.rank >= 0 and part.rank not in taken and _overlap(part, newest):
+            taken.add(part.rank)
+            out.append(part)
+    return out
 
 
 def _newest_per_rank(parts: list[Part]) -> list[Part]:
@@ -295,16 +319,18 @@ def read_recording(folder: Path) -> Part:
     """Read one rank's folder, or a kernel table on its own. Raises InputError where nothing can be used."""
     if folder.is_file():
         return read_lone_table(folder)
-    if _is_msprof(folder) and not is_recording(folder):
-        from stallscope.profiler.readers import msprof
+    from stallscope.profiler.readers import msprof
 
+    if _is_msprof(folder) and not is_recording(folder):
         return msprof.read_tree(folder)
     output = folder / OUTPUT if (folder / OUTPUT).is_dir() else folder
     home = output.parent if output.name == OUTPUT else folder
     notes = Notes()
     facts = _settings(home, notes)
     files = by_stem(output, ".csv", ".json")
-    mains, analyses = _databases(output)
+    if _is_msprof(output) and not is_output(output):
+        return _with_settings(msprof.read_tree(output), facts, notes)
+    mains, analyses = ascend_db.split_databases(databases(output), notes)
     if not is_output(output):
         return _exported_only(home, facts, notes)
     trace_path = files.get("trace_view")
@@ -324,10 +350,7 @@ def _exported_only(home: Path, facts: dict[str, Any], notes: Notes) -> Part:
 
     for folder in sorted(home.glob("PROF_*")):
         if any(export.has_core for export in msprof.exports(folder / msprof.OUTPUT)):
-            part = msprof.read_tree(folder)
-            known = {k: v for k, v in facts.items() if v not in (-1, None)}
-            part.facts = part.facts | known
-            part.notes.extend(notes)
+            part = _with_settings(msprof.read_tree(folder), facts, notes)
             part.notes.add(
                 "analysis-unfinished",
                 "warning",
@@ -336,7 +359,25 @@ def _exported_only(home: Path, facts: dict[str, Any], notes: Notes) -> Part:
                 folder.name,
             )
             return part
-    raise _not_analysed(home)
+    raise _damaged(home / OUTPUT) or _not_analysed(home)
+
+
+def _damaged(output: Path) -> InputError | None:
+    """The fault of the first database that cannot be opened, where a folder holds nothing but such."""
+    for path in databases(output):
+        try:
+            with opened(path):
+                pass
+        except InputError as error:
+            return error
+    return None
+
+
+def _with_settings(part: Part, facts: dict[str, Any], notes: Notes) -> Part:
+    """A part read from msprof's files, with what the folder around them says."""
+    part.facts = part.facts | {k: v for k, v in facts.items() if v not in (-1, None)}
+    part.notes.extend(notes)
+    return part
 
 
 def _add_hardware(part: Part) -> None:
@@ -445,6 +486,9 @@ def _read_text(
     facts |= links
     ascend_steps.add_kernel_facts(facts, timeline, rank, trace.step_ends() if trace is not None else {})
     if kernels is None and trace is None:
+        if not facts.keys() & _TOLD and "trace_view" not in files:
+            raise InputError(home, "tables of a profiler without a timeline",
+                             "Give the folder that holds trace_view.json, kernel_details.csv or a database.")  # fmt: skip
         rank.notes.add("no-kernels", "warning",
                        "a folder has neither a trace nor a kernel table: only step times and communication are known of it",
                        )  # fmt: skip

@@ -93,7 +93,8 @@ class ArgColumn:
 class Kernels:
     """Rows of kernel_details.csv, op_summary.csv or COMPUTE_TASK_INFO; columns of shape (k,).
 
-    `stream` holds `ids.encode_id` values; `step` -1 where the kernel belongs to none; `name`, `core` and
+    `stream` holds `ids.encode_id` values; `dur_ns` is -1 where the table has none, until the tasks it is matched
+    with tell it; `step` -1 where the kernel belongs to none; `name`, `core` and
     `op_type` are codes of the rank's strings.
     """
 
@@ -121,7 +122,8 @@ class DeviceTasks:
     """Tasks of device streams, columns of shape (n,).
 
     `stream` and `connection` are `ids.encode_id` values, `task_type` a string code (-1 none), `subtask`
-    whether the task is part of a larger one (FFTS context), `source` the event's argument key.
+    whether the task is part of a larger one (FFTS context), `in_collective` whether a collective's own list of
+    tasks names it, `source` the event's argument key.
     """
 
     start_ns: Int64
@@ -133,6 +135,7 @@ class DeviceTasks:
     connection: Int64
     subtask: npt.NDArray[np.bool_]
     source: Int32 | None = None
+    in_collective: npt.NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -216,6 +219,7 @@ class RankBuilder:
         if kernels is not None:
             at = matched_task >= 0
             kind[matched_task[at]] = Kind.KERNEL
+            self._fill_durations(kernels, tasks, ops, matched_task, matched_op)
             # the table's duration is what its totals are made of; the trace rounds it once more
             dur[matched_task[at]] = kernels.dur_ns[at]
             has_core = at & (kernels.core >= 0)
@@ -265,14 +269,36 @@ class RankBuilder:
     def _inside_collectives(
         tasks: DeviceTasks, kind: npt.NDArray[np.int8], ops: GroupOps
     ) -> npt.NDArray[np.bool_]:
-        """Copies that a collective is made of: they share its connection id."""
+        """Copies that a collective is made of: they share its connection id, or it lists them."""
         if len(ops) == 0:
             return np.zeros(len(tasks), bool)
-        same = np.isin(tasks.connection, ops.connection[ops.connection != NO_ID])
+        same = np.isin(tasks.connection, ops.connection[ops.connection != NO_ID]) & (
+            tasks.connection != NO_ID
+        )
+        if tasks.in_collective is not None:
+            same |= tasks.in_collective
         small = (kind == Kind.MEMCPY) | (kind == Kind.OTHER) | (kind == Kind.KERNEL)
         # with the group's own row there, its kernels and copies are its parts
-        parts: npt.NDArray[np.bool_] = same & small & (tasks.connection != NO_ID)
+        parts: npt.NDArray[np.bool_] = same & small
         return parts
+
+    def _fill_durations(
+        self,
+        kernels: Kernels,
+        tasks: DeviceTasks,
+        ops: GroupOps,
+        matched_task: npt.NDArray[np.intp],
+        matched_op: npt.NDArray[np.intp],
+    ) -> None:
+        """Durations that the table leaves out (N/A) from the tasks they are; 0 where nothing tells them."""
+        for matched, known in ((matched_task, tasks.dur_ns), (matched_op, ops.dur_ns)):
+            at = (kernels.dur_ns < 0) & (matched >= 0)
+            kernels.dur_ns[at] = known[matched[at]]
+        unknown = kernels.dur_ns < 0
+        kernels.dur_ns[unknown] = 0
+        self.notes.add("invalid-duration", "data_loss",
+                       "kernels of the kernel table have no duration; kept as points without length",
+                       int(unknown.sum()), _name_of(self.strings, kernels.name, unknown))  # fmt: skip
 
     def _count_unknown(
         self, tasks: DeviceTasks, kind: npt.NDArray[np.int8], unknown: npt.NDArray[np.bool_]
@@ -322,12 +348,13 @@ class RankBuilder:
         found_op = np.full(len(kernels), -1, np.intp)
         compute = np.flatnonzero(~kernels.is_collective)
         collective = np.flatnonzero(kernels.is_collective)
-        hit = match_starts(kernels.name[compute], kernels.start_ns[compute], kernels.stream[compute],
-                           tasks.name[may], tasks.start_ns[may], tasks.stream[may])  # fmt: skip
+        name, task_name, op_name = _names_by_device(kernels, tasks, ops)
+        hit = match_starts(name[compute], kernels.start_ns[compute], kernels.stream[compute],
+                           task_name[may], tasks.start_ns[may], tasks.stream[may])  # fmt: skip
         found[compute[hit >= 0]] = may[hit[hit >= 0]]
         none = np.full(1, NO_ID, np.int64)
-        hit = match_starts(kernels.name[collective], kernels.start_ns[collective], none.repeat(len(collective)),
-                           ops.name, ops.start_ns, none.repeat(len(ops)))  # fmt: skip
+        hit = match_starts(name[collective], kernels.start_ns[collective], none.repeat(len(collective)),
+                           op_name, ops.start_ns, none.repeat(len(ops)))  # fmt: skip
         found_op[collective[hit >= 0]] = hit[hit >= 0]
         return found, found_op
 
@@ -407,6 +434,19 @@ class RankBuilder:
                        int(extra.sum()) + ops - len(np.unique(matched_op[matched_op >= 0])))  # fmt: skip
 
 
+def _names_by_device(kernels: Kernels, tasks: DeviceTasks, ops: GroupOps) -> tuple[Int64, Int64, Int64]:
+    """Names as numbers that differ from device to device, where both sides tell the same several devices."""
+    mine = np.unique(kernels.device)
+    theirs = np.unique(np.concatenate([tasks.device, ops.device]))
+    count = len(theirs) if len(mine) > 1 and np.isin(mine, theirs).all() else 1
+
+    def told(name: Int32, device: Int32) -> Int64:
+        wide = name.astype(np.int64) * count
+        return wide + np.searchsorted(theirs, device) if count > 1 else wide
+
+    return told(kernels.name, kernels.device), told(tasks.name, tasks.device), told(ops.name, ops.device)
+
+
 def _name_of(strings: StringTable, names: Int32, mask: npt.NDArray[np.bool_]) -> str:
     return strings[int(names[mask][0])][:120] if mask.any() else ""
 
@@ -455,7 +495,12 @@ def used_codes(codes: npt.NDArray[Any], size: int) -> list[int]:
 
 
 def match_starts(
-    name: Int32, start_ns: Int64, lane: Int64, other_name: Int32, other_start_ns: Int64, other_lane: Int64
+    name: npt.NDArray[Any],
+    start_ns: Int64,
+    lane: Int64,
+    other_name: npt.NDArray[Any],
+    other_start_ns: Int64,
+    other_lane: Int64,
 ) -> npt.NDArray[np.intp]:
     """For each row the row of the other table with its name and start, or -1; none is given twice.
 
@@ -490,7 +535,11 @@ def match_starts(
 
 
 def _match_near(
-    name: Int32, start_ns: Int64, other_name: Int32, other_start_ns: Int64, found: npt.NDArray[np.intp]
+    name: npt.NDArray[Any],
+    start_ns: Int64,
+    other_name: npt.NDArray[Any],
+    other_start_ns: Int64,
+    found: npt.NDArray[np.intp],
 ) -> None:
     left = np.flatnonzero(found < 0)
     free = np.ones(len(other_name), bool)
@@ -551,7 +600,7 @@ def kernels_from_table(table: Table, strings: StringTable, device: int = 0) -> t
     by_core = np.array([c in COLLECTIVE_CORES for c in cores] or [False])
     kernels = Kernels(
         start_ns=start,
-        dur_ns=np.where(dur == NO_TIME, 0, np.maximum(dur, 0)),
+        dur_ns=np.where(dur == NO_TIME, -1, np.maximum(dur, 0)),
         name=strings.codes(names)[name_codes] if table.rows else np.zeros(0, np.int32),
         device=table.ints("Device_id", device).astype(np.int32),
         stream=_stream_ids(table.ints("Stream ID", NO_ID)),

@@ -595,6 +595,7 @@ class Trace:
             connection=connection[tasks],
             subtask=context[tasks] != NO_CONTEXT,
             source=tasks.astype(np.int32),
+            in_collective=self._on_planes(tasks, events[role == GROUPS]),
         )
         op_rows = GroupOps(
             start_ns=raw.ts_ns[ops],
@@ -608,6 +609,21 @@ class Trace:
         if len(tasks) + len(ops) or kernels is not None:
             numbers[tasks], numbers[ops] = self.rank.add_tasks(task_rows, op_rows, kernels)
         return np.concatenate([tasks, ops])
+
+    def _on_planes(self, tasks: npt.NDArray[np.intp], groups: npt.NDArray[np.intp]) -> npt.NDArray[np.bool_]:
+        """Tasks that also stand on a plane of a communication group: same device, stream and start."""
+        raw = self.raw
+        planes = groups[~self._is_group_op(groups)]
+        stream = raw.args.ints("stream id", len(raw), NO_ID)[planes]
+        planes, stream = planes[stream != NO_ID], stream[stream != NO_ID]
+        if len(planes) == 0:
+            return np.zeros(len(tasks), bool)
+        wanted = mix(mix(self._device_of(planes).astype(np.int64), stream), raw.ts_ns[planes])
+        device = self._device_of(tasks).astype(np.int64)
+        found: npt.NDArray[np.bool_] = np.isin(
+            mix(mix(device, self._streams(tasks)), raw.ts_ns[tasks]), wanted
+        )
+        return found
 
     def _device_of(self, events: npt.NDArray[np.intp]) -> Int32:
         return self._by_process(events, lambda p: p.device).astype(np.int32)
