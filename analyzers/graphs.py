@@ -66,9 +66,11 @@ class GraphUse:
         step = self.run.step_of_row[np.maximum(launch, 0)]
         keep = (launch >= 0) & (step >= 0) & self.run.is_steady(spans.start_ns[np.maximum(launch, 0)])
         launch, step = launch[keep], step[keep]
+        if len(step) == 0:
+            return []
         order = np.lexsort((launch, step))
         launch, step = launch[order], step[order]
-        edges = np.flatnonzero(np.append(True, np.diff(step) != 0)) if len(step) else np.zeros(0, np.intp)
+        edges = np.flatnonzero(np.append(True, np.diff(step) != 0))
         stops = [*edges[1:].tolist(), len(step)]
         return [self._use(int(step[a]), launch[a:b]) for a, b in zip(edges.tolist(), stops, strict=True)]
 
