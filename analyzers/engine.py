@@ -125,7 +125,9 @@ def disjoint(findings: list[Finding]) -> list[Finding]:
 
 
 def severity(recoverable_ns: int, span_ns: int) -> Severity:
-    """Severity from the share of the run a finding could give back."""
+    """Severity from the share of the run a finding could give back; what gives nothing back is a remark."""
+    if recoverable_ns <= 0:
+        return "info"
     share = recoverable_ns / span_ns
     return next(name for least, name in SEVERITY_LIMITS if share >= least)
 

@@ -38,8 +38,25 @@ class HostCauses:
         self.is_scheduling = code & timeline.match_names(hostwords.is_scheduling)
         runtime = timeline.of_kind(Kind.RUNTIME)
         self.is_compile |= timeline.match_names(hostwords.is_compile_call, runtime)
+        self.is_compile &= ~self._found_compiled(runtime)
         self.is_allocator = timeline.match_names(hostwords.is_allocator_call, runtime)
         self._sets: dict[tuple[str, int], IntervalSet] = {}
+
+    def _found_compiled(self, runtime: Bool) -> Bool:
+        """Calls that compile an operator and run it (CANN), in which compiling took less than half of the time: the
+        operator was in the cache, and the call is a slow way to launch it. Shape (n,)."""
+        spans, timeline = self.run.timeline.spans, self.run.timeline
+        calls = timeline.match_names(hostwords.compiles_and_runs, runtime)
+        inner = np.flatnonzero(timeline.match_names(hostwords.is_operator_compilation, runtime))
+        if len(inner) == 0:
+            return np.zeros(len(spans), bool)
+        call = self.run.places.nearest(spans.parent[inner].astype(np.intp), calls)
+        inner, call = inner[call >= 0], call[call >= 0]
+        took = np.zeros(len(spans), np.int64)
+        np.add.at(took, call, spans.dur_ns[inner])
+        found = np.zeros(len(spans), bool)
+        found[call] = True
+        return np.asarray(found & (2 * took < spans.dur_ns), np.bool_)
 
     def borders(self, track: int) -> Int64:
         """Times at which the class may change without a span of the thread beginning or ending."""

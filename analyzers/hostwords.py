@@ -28,7 +28,7 @@ _COMPILE_SPAN = re.compile(
 )
 _COMPILE_CALL = re.compile(
     r"ModuleLoad|LibraryLoad|LinkCreate|LinkAdd|LinkComplete|BeginCapture|EndCapture|GraphInstantiate|GraphDestroy|"
-    r"nvrtcCompile|hiprtcCompile|aclopCompile|KernelGetFunction|aclrtBinaryLoad"
+    r"nvrtcCompile|hiprtcCompile|aclopCompile|^(?:AscendCL@)?opCompile$|KernelGetFunction|aclrtBinaryLoad"
 )
 _ALLOCATOR_CALL = re.compile(
     r"^(?:cuda|hip)(?:Malloc|Free|HostAlloc|FreeHost|HostMalloc|HostFree|HostRegister|HostUnregister)(?!Async)"
@@ -59,6 +59,16 @@ def is_compilation(name: str) -> bool:
 def is_compile_call(name: str) -> bool:
     """Whether a runtime call of this name loads or builds code, or captures a graph."""
     return _COMPILE_CALL.search(name) is not None
+
+
+def compiles_and_runs(name: str) -> bool:
+    """Whether a CANN call of this name compiles an operator unless it did before, and runs it."""
+    return "aclopCompileAndExecute" in name
+
+
+def is_operator_compilation(name: str) -> bool:
+    """Whether a CANN call of this name is the compiling part of such a call."""
+    return name.removeprefix("AscendCL@") == "opCompile"
 
 
 def is_allocator_call(name: str) -> bool:

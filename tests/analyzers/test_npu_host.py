@@ -122,3 +122,23 @@ def test_a_wait_for_the_stream_outside_of_operators(tmp_path: Path) -> None:
 
     assert first(found).code == "SY201"
     assert "aclrtSynchronizeStreamWithTimeout" in first(found).title
+
+
+def test_an_operator_that_was_compiled_before_is_not_compiling(tmp_path: Path) -> None:
+    """aclopCompileAndExecute looks its operator up, and compiles only what it does not find."""
+    cached = report(
+        tmp_path / "1",
+        ("AscendCL@aclopCompileAndExecute", CANN, MAIN, 150, 790),
+        ("AscendCL@opCompile", CANN, MAIN, 160, 20),
+    )
+    compiled = report(
+        tmp_path / "2",
+        ("AscendCL@aclopCompileAndExecute", CANN, MAIN, 150, 790),
+        ("AscendCL@opCompile", CANN, MAIN, 160, 770),
+    )
+    untold = report(tmp_path / "3", ("AscendCL@aclopCompileAndExecute", CANN, MAIN, 150, 790))
+
+    assert [r.devices[0].idle_classes["compile"] for r in (cached, compiled, untold)] == [
+        12 * 20_000, 12 * 790_000, 12 * 790_000,
+    ]  # fmt: skip
+    assert [first(r).code for r in (cached, compiled, untold)] == ["HB101", "HB106", "HB106"]

@@ -60,7 +60,7 @@ def test_severity_follows_from_the_share_of_the_run() -> None:
         "medium",
         "medium",
         "low",
-        "low",
+        "info",
     ]
 
 
