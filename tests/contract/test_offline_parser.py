@@ -30,17 +30,26 @@ def operators() -> list[Op]:
     return out
 
 
-@pytest.fixture(scope="module")
-def parsed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """The folder after the parser ran, and what it printed."""
+def lagging_operators() -> list[Op]:
+    """Four steps of five operators each; the device needs longer for each than the host, so it falls behind."""
+    out = []
+    for step in range(4):
+        begin = 10**9 + step * 110_000
+        out.append(Op(f"ProfilerStep#{step + 5}", begin, begin + 100_000, TID))
+        for start in range(begin + 5_000, begin + 85_000, 16_000):
+            out.append(Op("aten::addmm", start, start + 8_000, TID, "64;4,64", "float;float"))
+    return out
+
+
+def parse(base: Path, ops: list[Op]) -> tuple[Path, str]:
+    """Write a recording and let the wheel's parser analyse it; the folder, and what was printed."""
     sources = wheels.torch_npu()
     if sources is None:
         pytest.skip(
             f"the torch_npu {wheels.TORCH_NPU} wheel is not here; `{wheels.COMMAND}` downloads it (43 MB)"
         )
-    base = tmp_path_factory.mktemp("parser")
     folder = base / f"host_{PID}_20260101000000000_ascend_pt"
-    ascend_raw.write_recording(folder, operators(), PID, WALL)
+    ascend_raw.write_recording(folder, ops, PID, WALL)
     place = ascend_raw.install_msprof(base / "cann")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", f"{place}{os.pathsep}{os.environ.get('PATH', '')}")
@@ -50,6 +59,18 @@ def parsed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
             if "run failed" not in said:
                 break
     return folder, said
+
+
+@pytest.fixture(scope="module")
+def parsed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The folder after the parser ran, and what it printed."""
+    return parse(tmp_path_factory.mktemp("parser"), operators())
+
+
+@pytest.fixture(scope="module")
+def stepped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recording of several steps after the parser ran."""
+    return parse(tmp_path_factory.mktemp("steps"), lagging_operators())[0]
 
 
 @pytest.fixture(scope="module")
@@ -112,3 +133,20 @@ def test_core_metrics_and_the_chip_are_read(session: Session) -> None:
         ("MatMulV3", 6, 6 * ascend_raw.KERNEL_NS),
         ("Relu", 6, 6 * ascend_raw.KERNEL_NS),
     }
+
+
+def test_step_times_are_those_of_the_parser(stepped: Path) -> None:
+    """Also where the device lags behind the host, and without the table that names each kernel's step."""
+    whole = load(stepped).facts["ascend"]["ranks"][0]
+    (stepped / "ASCEND_PROFILER_OUTPUT" / "kernel_details.csv").rename(stepped / "kept.csv")
+    alone = load(stepped).facts["ascend"]["ranks"][0]
+    (stepped / "kept.csv").rename(stepped / "ASCEND_PROFILER_OUTPUT" / "kernel_details.csv")
+
+    told = whole["step_trace_time"]
+    assert [row["step"] for row in told] == [5, 6, 7, 8]
+    assert sum(row["computing_ns"] for row in told) == 20 * ascend_raw.KERNEL_NS
+    for facts in (whole, alone):
+        assert [row["step"] for row in facts["steps"]] == [5, 6, 7, 8]
+        for row, own in zip(told, facts["steps"], strict=True):
+            for key in ("computing_ns", "communication_ns", "free_ns"):
+                assert own[key] == pytest.approx(row[key], abs=1_000, rel=0), (row["step"], key)
