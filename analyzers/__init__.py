@@ -32,6 +32,7 @@ from stallscope.analyzers.rules import (
     npu_ai_cpu,
     npu_alignment,
     npu_core_use,
+    npu_environment,
     npu_frequency,
     npu_fusion,
     npu_pipes,
@@ -87,6 +88,7 @@ RULES: dict[str, Rule] = {
         Rule.from_module(npu_alignment),
         Rule.from_module(npu_frequency),
         Rule.from_module(npu_fusion),
+        Rule.from_module(npu_environment),
     ]
 }
 

@@ -25,6 +25,13 @@ def variable(run: Run, name: str) -> str | None:
     return None
 
 
+def is_told(run: Run) -> bool:
+    """Whether the recording tells anything of the environment."""
+    framework = run.session.facts.get("framework")
+    recorded = framework.get("environment") if isinstance(framework, dict) else None
+    return isinstance(recorded, dict) or any(_of(rank) for rank in run.communication.ranks)
+
+
 def _of(rank: dict[str, object]) -> dict[str, object]:
     found = rank.get("environment")
     return found if isinstance(found, dict) else {}

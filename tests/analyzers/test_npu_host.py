@@ -51,6 +51,7 @@ def report(
         events.append(span("model.py(3): forward", PYTHON, MAIN, base, 1990, "python_function"))
         for k, (asked, emptied, started, took) in enumerate(((20, 40, 60, 50), (970, 985, 1000, 1055))):
             number = 2 * i + k
+            task: dict[str, Any] = {"Task Type": "AI_CORE", "connection_id": number + 1}
             events += [
                 span(f"aten::op{k}", PYTHON, MAIN, base + asked - 5, 15, "cpu_op"),
                 span(f"Enqueue@k{k}", PYTHON, MAIN, base + asked, 2, "enqueue", correlation_id=number + 7),
@@ -60,14 +61,7 @@ def report(
                 span(
                     "Node@launch", CANN, WORKER, base + emptied + 2, 4, level="node", connection_id=number + 1
                 ),
-                span(
-                    f"k{k}",
-                    NPU,
-                    2,
-                    base + started,
-                    took,
-                    **{"Task Type": "AI_CORE", "connection_id": number + 1},
-                ),
+                span(f"k{k}", NPU, 2, base + started, took, "", **task),
             ]
         for name, process, thread, start, dur in extra:
             events.append(
@@ -142,3 +136,42 @@ def test_an_operator_that_was_compiled_before_is_not_compiling(tmp_path: Path) -
         12 * 20_000, 12 * 790_000, 12 * 790_000,
     ]  # fmt: skip
     assert [first(r).code for r in (cached, compiled, untold)] == ["HB101", "HB106", "HB106"]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "call", "thread", "words"),
+    [
+        ("PYTORCH_NPU_ALLOC_CONF", "", "AscendCL@aclMallocMemInner", MAIN, "while memory is taken"),
+        ("PYTORCH_NPU_ALLOC_CONF", "max_split_size_mb:64", "AscendCL@aclrtFreePhysical", MAIN, "while memory is taken"),
+        ("ASCEND_GLOBAL_LOG_LEVEL", "1", "AscendCL@aclnnMul", MAIN, "while the host dispatches"),
+        ("ACLNN_CACHE_LIMIT", "", "AscendCL@aclnnMulGetWorkspaceSize", MAIN, "in tiling and workspace look-ups"),
+        ("", "", "AscendCL@aclopCompileAndExecute", MAIN, "in aclopCompileAndExecute"),
+    ],
+)  # fmt: skip
+def test_a_setting_is_named_with_the_idle_time_it_answers_for(
+    tmp_path: Path, variable: str, value: str, call: str, thread: int, words: str
+) -> None:
+    found = report(
+        tmp_path, (call, CANN, thread, 150, 790), env={variable: value} if variable else {"HCCL_ALGO": ""}
+    )
+
+    (remark,) = [f for f in found.findings if f.code == "EV901"]
+    assert (remark.severity, remark.recoverable_ns, remark.facts["variable"]) == ("info", 0, variable)
+    assert remark.lost_ns >= 12 * 790_000 and words in remark.title
+    assert first(found).code == remark.facts["counted_by"][:5] or variable == ""
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "call"),
+    [
+        ("PYTORCH_NPU_ALLOC_CONF", "expandable_segments:True", "AscendCL@aclMallocMemInner"),
+        ("ASCEND_GLOBAL_LOG_LEVEL", "3", "AscendCL@aclnnMul"),
+        ("ACLNN_CACHE_LIMIT", "", "AscendCL@aclnnMul"),
+    ],
+)
+def test_a_setting_that_is_right_or_costs_nothing_is_not_named(
+    tmp_path: Path, variable: str, value: str, call: str
+) -> None:
+    found = report(tmp_path, (call, CANN, MAIN, 150, 790), env={variable: value})
+
+    assert [r.status for r in found.rules if r.code == "EV901"] == ["clean"]
