@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 BUSY = 0.9
 """From this share of its explained time on, a device is called busy."""
 MOSTLY = 0.5
+_MOST_CODES = 12
 
 
 def verdict(run: Run, findings: Sequence[Finding], outcomes: Sequence[RuleOutcome]) -> Verdict:
@@ -42,7 +43,8 @@ def verdict(run: Run, findings: Sequence[Finding], outcomes: Sequence[RuleOutcom
         o.code for o in outcomes if o.status == "not_analysable" and not o.reason.startswith("does not apply")
     ]
     if untold:
-        lines.append(f"not analysable: {', '.join(untold)}")
+        some = ", ".join(untold) if len(untold) <= _MOST_CODES else f"{len(untold)} of {len(outcomes)} rules"
+        lines.append(f"not analysable: {some}")
     return Verdict(first, tuple(lines))
 
 
@@ -54,7 +56,14 @@ def _first(run: Run, findings: Sequence[Finding]) -> str:
     if top is not None:
         return f"{step}{_lower(top.title) if step else top.title}; {_worth(top)}"
     if len(run.timeline) == 0:
-        return "No verdict: the recording has no timeline, only what its tables tell"
+        tables = run.session.facts.get("tables_only")
+        return f"No verdict: the recording has no {'timeline, only what its tables tell' if tables else 'events'}"
+    if "device" not in run.has and (lost := _lost(run)):
+        return f"No verdict: {lost}"
+    if "device" not in run.has and run.host_span[0] == run.host_span[1]:
+        return (
+            f"No verdict: none of the {len(run.timeline)} spans is known as work of a device or of the host"
+        )
     if "device" not in run.has:
         return f"{step}no device activity was recorded; the host shows no stall" if step else (
             "No device activity was recorded; the host shows no stall"
@@ -62,6 +71,14 @@ def _first(run: Run, findings: Sequence[Finding]) -> str:
     if "trusted_host" in run.trust.blocks:
         return f"No verdict on the host: {run.trust.blocks['trusted_host']}"
     return _capital(step + _calm(run))
+
+
+def _lost(run: Run) -> str:
+    """What became of the device's records where launches left none, or ""."""
+    lost = (
+        check.text for check in run.trust.checks if check.name == "lost-launches" and check.state == "bad"
+    )
+    return next(lost, "")
 
 
 def _calm(run: Run) -> str:

@@ -259,3 +259,37 @@ def test_records_that_are_merely_alike_all_count(case: Case) -> None:
     )
 
     assert report.headline.device_events == 4
+
+
+# -- nothing to judge -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("events", "told"),
+    [
+        ([], "has no events"),
+        (
+            [call("cudaLaunchKernel", 1000 + i, 1, i + 1) for i in range(5)],
+            "none of 5 launches left a device record",
+        ),
+        ([kernel("step", 1000, 50, cat="gpu_user_annotation")], "none of the 1 spans"),
+        ([{"ph": "X", "name": "mine", "pid": 1, "tid": 1, "ts": 5, "dur": 5}], "none of the 1 spans"),
+        ([op("aten::mm", 1000, 50)], "No device activity was recorded"),
+    ],
+)
+def test_a_verdict_speaks_of_nothing_that_was_not_recorded(case: Case, events: list[Any], told: str) -> None:
+    _, report = case.read(events)
+
+    assert told in report.verdict.text
+    assert ("stall" in report.verdict.text) == (told == "No device activity was recorded")
+
+
+@pytest.mark.parametrize(
+    "category", ["cuda_driver", "hip_runtime", "XPU_Driver", "privateuse1_runtime", "new_runtime"]
+)
+def test_calls_of_any_runtime_are_launches(case: Case, category: str) -> None:
+    _, report = case.read(
+        [op("aten::mm", 1000, 50), call("launch", 1010, 5, 1, category), kernel("k", 1030, 9, 1)]
+    )
+
+    assert (report.headline.launches, report.headline.unlinked_device_events) == (1, 0)

@@ -214,7 +214,7 @@ class _Interpreter:
         raw = self.raw
         table = np.full(len(self.texts) + 1, -1, np.int8)
         for code in _used(raw.cat, len(self.texts)):
-            table[code] = CATEGORY_KINDS.get(self.texts[code].lower(), Kind.OTHER)
+            table[code] = _kind_of_category(self.texts[code].lower())
         kind: npt.NDArray[np.int8] = table[raw.cat]
         untold = (kind < 0) | (kind == Kind.OTHER)
         if untold.any():
@@ -689,6 +689,14 @@ class _Interpreter:
         if "viztracer_metadata" in meta:
             return "VizTracer"
         return "trace events"
+
+
+def _kind_of_category(name: str) -> Kind:
+    known = CATEGORY_KINDS.get(name)
+    if known is not None:
+        return known
+    # each new backend of torch names its calls after itself
+    return Kind.RUNTIME if re.fullmatch(r"\w+_(?:runtime|driver)", name) else Kind.OTHER
 
 
 def _phase_in(ph: npt.NDArray[np.uint8], *letters: int) -> npt.NDArray[np.bool_]:
