@@ -78,7 +78,9 @@ class TimelineBuilder:
         self._counters: list[Counters] = []
         self._allocations: list[Allocations] = []
         self._marks: list[Marks] = []
-        self._row_of: Int64 = np.zeros(0, np.int64)
+        self._row_of: Int64 | None = np.zeros(0, np.int64)
+        """The row of each event number; None where each is its own."""
+        self._in_order = False
 
     def add_track(self, track: Track) -> int:
         """The number of a track; equal tracks share one."""
@@ -100,12 +102,14 @@ class TimelineBuilder:
         correlation: Codes = NO_ID,
         external_id: Codes = NO_ID,
         source: npt.NDArray[Any] | None = None,
+        in_order: bool = False,
     ) -> Int64:
         """Add n spans; returns their event numbers, shape (n,).
 
         `start_ns` absolute int64, `dur_ns` int64 >= 0; the rest arrays of shape (n,) or one value for
         all. `name` and `category` are codes of `self.strings`; ids are `ids.encode_id` values. Times must
-        be valid: what to do with a missing time is the reader's decision.
+        be valid: what to do with a missing time is the reader's decision. `in_order` says that the spans stand in
+        `span_order` already: where they are all there is, no column is copied.
         """
         n = len(start_ns)
         if source is None:
@@ -125,6 +129,7 @@ class TimelineBuilder:
                 np.asarray(source, np.int32),
             )
         )
+        self._in_order = in_order and len(self._batches) == 1
         events = np.arange(self._events, self._events + n, dtype=np.int64)
         self._events += n
         return events
@@ -192,8 +197,7 @@ class TimelineBuilder:
 
     def finish(self, clock: str = "unknown", origin_ns: int | None = None) -> Timeline:
         """Sort, nest and link. The origin is the first span's start unless given."""
-        spans, row_of = self._sorted_spans()
-        self._row_of = row_of
+        spans, self._row_of = self._sorted_spans()
         marks = _concat(self._marks, Marks)
         counters = _concat(self._counters, Counters)
         allocations = _concat(self._allocations, Allocations)
@@ -204,14 +208,16 @@ class TimelineBuilder:
             table.time_ns = table.time_ns - origin_ns
         args = self._all_args()
         self._nest(spans)
-        flows = self._row_flows(row_of)
-        self._link(spans, row_of, flows)
+        flows = self._row_flows()
+        self._link(spans, flows)
         return Timeline(
             self.strings, spans, self.tracks, args, origin_ns, clock, counters, flows, allocations, marks
         )
 
     def rows(self, events: npt.NDArray[Any]) -> Int64:
         """The rows of event numbers, -1 for -1; known once `finish` has run."""
+        if self._row_of is None:
+            return np.asarray(np.maximum(events, -1), np.int64)
         found = np.full(len(events), -1, np.int64)
         known = events >= 0
         found[known] = self._row_of[events[known]]
@@ -224,50 +230,45 @@ class TimelineBuilder:
                 return int(times.min())
         return 0
 
-    def _sorted_spans(self) -> tuple[Spans, Int64]:
+    def _sorted_spans(self) -> tuple[Spans, Int64 | None]:
         if not self._batches:
             return Spans.empty(), np.zeros(0, np.int64)
         columns = {
             name: _joined([getattr(b, name) for b in self._batches]) for name in _Batch.__dataclass_fields__
         }
         self._batches.clear()
-        order = span_order(columns["track"], columns["start_ns"], columns["dur_ns"])
-        n = len(order)
-        row_of = np.empty(n, np.int64)
-        row_of[order] = np.arange(n)
-        # each unsorted column goes before the next is copied
-        sorted_columns = {name: columns.pop(name)[order] for name in list(columns)}
-        again = _repeats(sorted_columns)
+        n = len(columns["track"])
+        row_of: Int64 | None = None
+        if not self._in_order:
+            order = span_order(columns["track"], columns["start_ns"], columns["dur_ns"])
+            row_of = np.empty(n, np.int64)
+            row_of[order] = np.arange(n)
+            # each unsorted column goes before the next is copied
+            columns = {name: columns.pop(name)[order] for name in list(columns)}
+        again = _repeats(columns)
         if len(again):
             kept = np.ones(n, bool)
             kept[again] = False
-            row_of = (np.cumsum(kept) - 1)[row_of]
-            first = self.strings[int(sorted_columns["name"][again[0]])]
-            sorted_columns = {name: column[kept] for name, column in sorted_columns.items()}
+            row_of = (np.cumsum(kept) - 1)[slice(None) if row_of is None else row_of]
+            first = self.strings[int(columns["name"][again[0]])]
+            columns = {name: column[kept] for name, column in columns.items()}
             n -= len(again)
             self.notes.add("repeated-events", "warning",
                            "records of device work and of calls came twice (equal name, times and ids); each counts once",
                            len(again), first)  # fmt: skip
-        return (
-            Spans(
-                **sorted_columns,
-                parent=np.full(n, -1, np.int32),
-                depth=np.zeros(n, np.int32),
-                self_ns=sorted_columns["dur_ns"].copy(),
-                launch_row=np.full(n, -1, np.int32),
-            ),
-            row_of,
-        )
+        none = np.zeros(0, np.int32)  # until they are nested
+        launch_row = np.full(n, -1, np.int32)
+        return Spans(
+            **columns, parent=none, depth=none, self_ns=columns["dur_ns"], launch_row=launch_row
+        ), row_of
 
     def _nest(self, spans: Spans) -> None:
-        if len(spans) == 0:
-            return
         tree = nest(spans.track, spans.start_ns, spans.dur_ns)
         spans.parent, spans.depth, spans.self_ns = tree.parent, tree.depth, tree.self_ns
         for number, track in enumerate(self.tracks):
             if track.role == "device":
                 # streams are no call trees: kernels that overlap there are not each other's children
-                lo, hi = np.searchsorted(spans.track, [number, number + 1])
+                lo, hi = np.searchsorted(spans.track, np.array([number, number + 1], np.int32))
                 spans.parent[lo:hi] = -1
                 spans.depth[lo:hi] = 0
                 spans.self_ns[lo:hi] = spans.dur_ns[lo:hi]
@@ -293,16 +294,16 @@ class TimelineBuilder:
             first,
         )
 
-    def _row_flows(self, row_of: Int64) -> Flows:
+    def _row_flows(self) -> Flows:
         if not self._flows:
             return Flows.empty()
         ends = [np.concatenate([f[i] for f in self._flows]) for i in range(2)]
-        rows = [np.where(e >= 0, row_of[np.maximum(e, 0)], -1).astype(np.int32) for e in ends]
+        rows = [self.rows(e).astype(np.int32) for e in ends]
         return Flows(rows[0], rows[1], np.concatenate([f[2] for f in self._flows]))
 
-    def _link(self, spans: Spans, row_of: Int64, flows: Flows) -> None:
+    def _link(self, spans: Spans, flows: Flows) -> None:
         for launches, works in self._links:
-            spans.launch_row[row_of[works]] = row_of[launches]
+            spans.launch_row[self.rows(works)] = self.rows(launches)
         join_launches(spans, flows, self.tracks, self.notes)
 
     def _all_args(self) -> ArgStore:

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallscope.profiler import kernels
-from stallscope.profiler.builder import TimelineBuilder
+from stallscope.profiler.builder import TimelineBuilder, span_order
 from stallscope.profiler.ids import NO_ID, TEXT_ID_BASE, decode_id
 from stallscope.profiler.kinds import DEVICE_WORK, Kind, is_collective
 from stallscope.profiler.notes import Notes
@@ -90,7 +90,9 @@ _KNOWN_PHASES = "XBEbenSFiICstfM" + "".join(_IGNORED_PHASES)
 _LAUNCH_ARROWS = ("ac2g", "async_gpu")
 _ON_DEVICE = np.isin(np.arange(len(Kind)), [int(k) for k in (*DEVICE_WORK, Kind.DEVICE_WAIT)])
 _IS_WORK = np.isin(np.arange(len(Kind)), [int(k) for k in DEVICE_WORK])
-_LANE_GROUP = np.where(_ON_DEVICE, 1, 0).astype(np.int64)
+_STREAM, _ASYNC, _GROUPS = 1, 4, 5
+_LANE_GROUP = np.where(_ON_DEVICE, _STREAM, 0).astype(np.int8)
+"""What lanes rows of a kind stand on: 0 host, 1 device work, 2 mirrored annotations, 3 profiler; 4 is async."""
 _LANE_GROUP[Kind.DEVICE_ANNOTATION] = 2
 _LANE_GROUP[Kind.OVERHEAD] = 3
 _MAX_DURATION_NS = 30 * 24 * 3600 * 10**9
@@ -144,29 +146,36 @@ class _Interpreter:
         if len(events) == 0:
             return self._nothing()
         track = self._tracks(events, kind)
-        correlation = self._correlations()[events]
-        numbers = self.builder.add(
-            track=track,
-            start_ns=ts,
-            dur_ns=dur,
-            name=self._names(events),
+        # the columns are read in the order of the rows, so that nothing is copied twice; arguments in that of the file
+        order = span_order(track, ts, dur)
+        correlation = self._correlations(events)[order]
+        external_id = self.raw.args.ids_at("External id", events)[order]
+        told, kind = kind, kind[order]
+        rows = events[order]
+        self.builder.add(
+            track=track[order],
+            start_ns=ts[order],
+            dur_ns=dur[order],
+            name=self._names(rows),
             kind=kind,
-            category=self.raw.cat[events],
+            category=self.raw.cat[rows],
             correlation=correlation,
-            external_id=self.raw.args.ids("External id", len(self.raw))[events],
-            source=events,
+            external_id=external_id,
+            source=rows,
+            in_order=True,
         )
         self.told_by_id = _calls_that_tell(kind, correlation)
-        self._flows(events, ts, numbers)
+        self._flows(events, ts, order)
         self._instants()
         self._counters()
         self._leftovers()
         base = _as_int(self.raw.meta.get("baseTimeNanoseconds"))
-        first = int(ts[kind != Kind.OVERHEAD].min()) if (kind != Kind.OVERHEAD).any() else int(ts.min())
+        own = told != Kind.OVERHEAD
+        first = int(ts.min()) if own.all() or not own.any() else int(ts[own].min())
         if self.origin_ns is not None:
             first = self.origin_ns
-        # sorting copies every span: by then nothing else may hold them
-        del events, ts, dur, kind, track, correlation, numbers
+        # nesting needs room: by then nothing else may hold the spans
+        del events, ts, dur, kind, told, track, correlation, external_id, order, rows, own
         self.raw.release()
         timeline = self.builder.finish(origin_ns=first)
         timeline.origin_ns += base
@@ -215,7 +224,7 @@ class _Interpreter:
         table = np.full(len(self.texts) + 1, -1, np.int8)
         for code in _used(raw.cat, len(self.texts)):
             table[code] = _kind_of_category(self.texts[code].lower())
-        kind: npt.NDArray[np.int8] = table[raw.cat]
+        kind: npt.NDArray[np.int8] = table.take(raw.cat)  # -1, without a category, is the last place
         untold = (kind < 0) | (kind == Kind.OTHER)
         if untold.any():
             for pid in np.unique(raw.pid[untold]):
@@ -248,27 +257,23 @@ class _Interpreter:
                 waits[code] = Kind.DEVICE_WAIT
         names = raw.name[at]
         kernels = kind[at] == Kind.KERNEL
-        is_mtia = self._category_is("mtia_ccp_events")[at]
+        categories = raw.cat[at]
+        mtia = raw.strings.find("mtia_ccp_events")
         for table, where in (
-            (untold, kernels & (raw.cat[at] < 0)),
+            (untold, kernels & (categories < 0)),
             (plain, kernels),
-            (waits, is_mtia),
+            (waits, (categories == mtia) & (categories >= 0)),
             (runtime, ~kernels),
         ):
             hit = where & (table[names] >= 0)
             kind[at[hit]] = table[names[hit]]
-
-    def _category_is(self, name: str) -> npt.NDArray[np.bool_]:
-        code = self.raw.strings.find(name)
-        none: npt.NDArray[np.bool_] = np.zeros(len(self.raw), bool)
-        return self.raw.cat == code if code >= 0 else none
 
     def _names(self, events: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
         names = self.raw.name[events]
         unnamed = names < 0
         if unnamed.any():
             names = np.where(unnamed, self.raw.strings.code("(unnamed)"), names)
-        out: npt.NDArray[np.int32] = names.astype(np.int32)
+        out: npt.NDArray[np.int32] = names.astype(np.int32, copy=False)
         return out
 
     # -- spans -------------------------------------------------------------------------------------
@@ -283,17 +288,17 @@ class _Interpreter:
         complete, ts, dur = self._valid(complete, ts, dur, kind[complete])
         begun, begun_ts, begun_dur = self._begin_end(kind)
         late, late_ts, late_dur = self._async(kind)
-        events = np.concatenate([complete, begun, late])
-        ts = np.concatenate([ts, begun_ts, late_ts])
+        events = _joined(complete, begun, late)
+        ts = _joined(ts, begun_ts, late_ts)
         kinds = kind[events]
         self._after_window(ts, kinds)
-        return events, ts, np.concatenate([dur, begun_dur, late_dur]), kinds
+        return events, ts, _joined(dur, begun_dur, late_dur), kinds
 
     def _valid(
         self, events: npt.NDArray[np.intp], ts: Int64, dur: Int64, kind: npt.NDArray[np.int8]
     ) -> tuple[npt.NDArray[np.intp], Int64, Int64]:
         """Drop spans without a time, keep those without a length as points, say how many."""
-        work = _IS_WORK[kind]
+        work = _IS_WORK.take(kind)
         timeless = ts == NO_TIME
         far = self._far(ts, timeless)
         lost = self._lost_stamps(ts, dur, work, timeless | far)
@@ -434,28 +439,40 @@ class _Interpreter:
     def _tracks(self, events: npt.NDArray[np.intp], kind: npt.NDArray[np.int8]) -> npt.NDArray[np.int32]:
         """The track of every span: thread, stream, or a lane of labels."""
         raw = self.raw
-        n = len(raw)
-        on_device = _ON_DEVICE[kind]
-        # 0 host, 1 device work, 2 mirrored annotations, 3 profiler, 4 async
-        group = _LANE_GROUP[kind]
-        pid, tid = raw.pid[events], raw.tid[events]
-        lane, device = tid.copy(), np.full(len(events), NO_TIME, np.int64)
-        at = np.flatnonzero(on_device)
-        stream = raw.args.ids("stream", n)[events[at]]
-        lane[at] = np.where(stream != NO_ID, stream, tid[at])
-        device[at] = raw.args.ints("device", n, missing=NO_TIME)[events[at]]
-        phase = raw.ph[events]
-        is_async = (phase == ord("b")) | (phase == ord("S"))
-        group[is_async] = 4
-        lane[is_async] = raw.id[events[is_async]]
-        code, first = kernels.group(group, pid, lane, device)
-        self.ranks = _merged_ranks({int(p): self._id(int(p)) for p in np.unique(pid[first])})
-        track_of = np.empty(len(first), np.int32)
-        for number, at in enumerate(first.tolist()):
-            track_of[number] = self.builder.add_track(
-                self._track(int(group[at]), int(pid[at]), int(tid[at]), int(lane[at]), int(device[at]))
-            )
-        return track_of[code]
+        group = _LANE_GROUP.take(kind)
+        phase = raw.ph.take(events)
+        group[(phase == ord("b")) | (phase == ord("S"))] = _ASYNC
+        thread, first_of_thread = kernels.group(raw.pid, raw.tid)
+        # a number per lane: threads by what kind of lane they are, behind them streams and async ids
+        label = thread.take(events) * np.int32(_GROUPS)
+        label += group
+        behind = len(first_of_thread) * _GROUPS
+        streams = np.flatnonzero(group == _STREAM)
+        stream = raw.args.ids_at("stream", events[streams])
+        device = raw.args.ints_at("device", events[streams], missing=NO_TIME)
+        stream = np.where(stream != NO_ID, stream, raw.tid[events[streams]])
+        code, first_stream = kernels.group(raw.pid[events[streams]], stream, device)
+        label[streams] = behind + code
+        ids = np.flatnonzero(group == _ASYNC)
+        code, _ = kernels.group(raw.pid[events[ids]], raw.id[events[ids]])
+        label[ids] = behind + len(first_stream) + code
+        # tracks are numbered as they first appear; most rows stand on the lane of the row before
+        starts = np.flatnonzero(np.append(True, label[1:] != label[:-1]))
+        _, first = kernels.group(label[starts])
+        track_of = np.zeros(int(label.max()) + 1, np.int32)
+        heads = starts[first]
+        pids = kernels.distinct(raw.pid[events[heads]])
+        self.ranks = _merged_ranks({p: self._id(p) for p in pids.tolist()})
+        for at in heads.tolist():
+            row, what, lane, number = int(events[at]), int(group[at]), int(raw.tid[events[at]]), NO_TIME
+            if what == _STREAM:
+                which = first_stream[label[at] - behind]
+                lane, number = int(stream[which]), int(device[which])
+            elif what == _ASYNC:
+                lane = int(raw.id[row])
+            track = self._track(what, int(raw.pid[row]), int(raw.tid[row]), lane, number)
+            track_of[label[at]] = self.builder.add_track(track)
+        return track_of.take(label)
 
     def _track(self, group: int, pid: int, tid: int, lane: int, device: int) -> Track:
         rank, process = self.ranks.get(pid, (_rank(self.raw.meta), self._id(pid)))
@@ -495,17 +512,19 @@ class _Interpreter:
 
     # -- links and the rest ------------------------------------------------------------------------
 
-    def _correlations(self) -> Int64:
-        n = len(self.raw)
-        ids = self.raw.args.ids("correlation", n)
+    def _correlations(self, events: npt.NDArray[np.intp]) -> Int64:
+        ids = self.raw.args.ids_at("correlation", events)
         for key in ("correlation_id", "Index"):
             if key in self.raw.args.keys:
-                other = self.raw.args.ids(key, n)
+                other = self.raw.args.ids_at(key, events)
                 ids = np.where(ids == NO_ID, other, ids)
         return ids
 
-    def _flows(self, events: npt.NDArray[np.intp], ts: Int64, numbers: Int64) -> None:
-        """Arrows: start (s) to finish (f, t) of one id and category, each end bound to a span."""
+    def _flows(self, events: npt.NDArray[np.intp], ts: Int64, order: npt.NDArray[np.intp]) -> None:
+        """Arrows: start (s) to finish (f, t) of one id and category, each end bound to a span.
+
+        `events` and `ts` are the spans as they stand in the file, `order` says in which order they were added.
+        """
         raw = self.raw
         kept = self._wanted_flows()
         is_start = kept & (raw.ph == ord("s"))
@@ -516,15 +535,13 @@ class _Interpreter:
                 "flow-without-partner", "info", "flow ends without a partner", len(starts) + len(ends)
             )
             return
-        key = _hash(raw.id, raw.cat.astype(np.int64))
-        for pid, (rank, _) in self.ranks.items():  # ids count within one rank
-            key[raw.pid == pid] += rank + 1
-        found = kernels.join(key[starts], key[ends])
+        start_key, end_key = (_hash(raw.id[at], raw.cat[at].astype(np.int64)) for at in (starts, ends))
+        found = kernels.join(start_key, end_key)
         hit = found >= 0
         partner = starts[np.maximum(found, 0)]
         self.notes.add("flow-without-partner", "info", "flow ends without a partner",
-                       int((~hit).sum()) + int(len(starts) - len(np.unique(partner[hit]))))  # fmt: skip
-        bound = self._bind(np.concatenate([partner[hit], ends[hit]]), events, ts, numbers)
+                       int((~hit).sum()) + int(len(starts) - len(kernels.distinct(partner[hit]))))  # fmt: skip
+        bound = self._bind(np.concatenate([partner[hit], ends[hit]]), events, ts, order)
         half = int(hit.sum())
         label = np.where(raw.cat[ends[hit]] >= 0, raw.cat[ends[hit]], raw.name[ends[hit]])
         self.builder.add_flows(bound[:half], bound[half:], label)
@@ -542,7 +559,7 @@ class _Interpreter:
         return kept
 
     def _bind(
-        self, points: npt.NDArray[Any], events: npt.NDArray[np.intp], ts: Int64, numbers: Int64
+        self, points: npt.NDArray[Any], events: npt.NDArray[np.intp], ts: Int64, order: npt.NDArray[np.intp]
     ) -> Int64:
         """The span that starts exactly where a flow end stands on its lane, or -1.
 
@@ -552,6 +569,8 @@ class _Interpreter:
         if len(points) == 0:
             return np.zeros(0, np.int64)
         raw = self.raw
+        numbers = np.empty(len(order), np.int64)
+        numbers[order] = np.arange(len(order))
         lane = _hash(raw.pid, self._lane_numbers())
         found = kernels.join(_hash(lane[events], ts), _hash(lane[points], raw.ts_ns[points]))
         at = np.maximum(found, 0)
@@ -608,15 +627,15 @@ class _Interpreter:
     def _allocations(self, events: npt.NDArray[np.intp]) -> None:
         if len(events) == 0:
             return
-        args, n = self.raw.args, len(self.raw)
-        on_host = args.ints("Device Type", n, 0)[events] == 0
+        args = self.raw.args
+        on_host = args.ints_at("Device Type", events, 0) == 0
         self.builder.add_allocations(
             Allocations(
                 time_ns=self.raw.ts_ns[events],
-                bytes=args.ints("Bytes", n, 0)[events],
-                total_bytes=args.ints("Total Allocated", n, -1)[events],
-                address=args.ints("Addr", n, 0)[events],
-                device=np.where(on_host, -1, args.ints("Device Id", n, 0)[events]).astype(np.int32),
+                bytes=args.ints_at("Bytes", events, 0),
+                total_bytes=args.ints_at("Total Allocated", events, -1),
+                address=args.ints_at("Addr", events, 0),
+                device=np.where(on_host, -1, args.ints_at("Device Id", events, 0)).astype(np.int32),
                 track=np.full(len(events), -1, np.int32),
             )
         )
@@ -766,6 +785,12 @@ def _calls_that_tell(kind: npt.NDArray[np.int8], correlation: Int64) -> Int64:
     ids: Int64 = correlation[kind == Kind.RUNTIME]
     told: Int64 = ids[ids != NO_ID]
     return told
+
+
+def _joined(*parts: npt.NDArray[Any]) -> Any:
+    """The parts one after the other; a single part that holds anything is not copied."""
+    some = [p for p in parts if len(p)]
+    return some[0] if len(some) == 1 else np.concatenate(parts)
 
 
 def _hash(a: npt.NDArray[np.int64], b: npt.NDArray[np.int64]) -> Int64:
