@@ -7,9 +7,6 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
 
 typedef uint8_t u8;
 
@@ -20,7 +17,6 @@ typedef uint8_t u8;
 #define MAX_ROWS INT32_MAX    /* events are numbered in 32 */
 #define MAX_TEXT ((size_t)1 << 30)
 #define MAX_EVENT ((size_t)1 << 26)  /* a longer one is taken for damage */
-#define LARGE ((size_t)1 << 22)      /* memory that is worth large pages */
 #define MAX_DAMAGE ((size_t)1 << 22) /* how far to look for the end of damage before giving it up */
 #define NO_TIME INT64_MIN
 #define NO_ID INT64_MIN
@@ -331,22 +327,12 @@ static void fill_default(int column, void *data, size_t from, size_t to) {
         for (size_t i = from; i < to; i++) ((int64_t *)data)[i] = INT64_MIN;
 }
 
-/* Columns are written once from end to end: large pages save the kernel a fault every 4 kB. */
-static void *resized(void *data, size_t size) {
-    u8 *p = realloc(data, size);
-#if defined(MADV_HUGEPAGE)
-    size_t skip = (size_t)(-(uintptr_t)p & 4095);
-    if (p && size >= LARGE) (void)madvise(p + skip, size - skip, MADV_HUGEPAGE);
-#endif
-    return p;
-}
-
 static int grow_columns(Tokens *t, int first, int last, size_t *room, size_t least) {
     size_t more = *room + *room / 2 + 4096;
     if (more < least) more = least;
     for (int i = first; i < last; i++) {
         if (!t->column[i] && i < EVENT_COLUMNS) continue;
-        void *data = resized(t->column[i], more * column_size[i]);
+        void *data = realloc(t->column[i], more * column_size[i]);
         if (!data) return -1;
         t->column[i] = data;
     }
@@ -357,7 +343,7 @@ static int grow_columns(Tokens *t, int first, int last, size_t *room, size_t lea
 /* A column is made when the first value arrives that is not its default: a file of a hundred million
  * empty objects costs a byte for each. */
 static int make_column(Tokens *t, int column) {
-    void *data = resized(NULL, (t->row_room ? t->row_room : 1) * column_size[column]);
+    void *data = malloc((t->row_room ? t->row_room : 1) * column_size[column]);
     if (!data) return -1;
     fill_default(column, data, 0, t->rows);
     t->column[column] = data;
