@@ -34,6 +34,7 @@ _BLOCK = 1 << 18
 _SMALL = 4 << 20
 _HEAD = 1 << 16
 _MAX_LAYERS = 3
+_MOST_MEMBERS = 64
 
 _OTHER_ARCHIVES = {
     b"BZh": ("a bzip2 archive", "bunzip2"),
@@ -251,24 +252,72 @@ class Source:
         self.packed_read = self._size()
         try:
             archive = zipfile.ZipFile(handle)
-        except (zipfile.BadZipFile, NotImplementedError) as error:
+        except NotImplementedError as error:
             raise InputError(
-                self.path, f"a zip that cannot be opened ({error})", "Was it copied whole?"
+                self.path, f"a zip that cannot be opened ({error})", "Unpack it first."
             ) from error
+        except zipfile.BadZipFile:
+            yield from self._cut_zip(handle)
+            return
         with archive:
-            names = _zip_names(archive)
-            if self.member is not None:
-                names = [name for name in names if name == self.member]
-            if len(names) != 1:
-                raise InputError(self.path, *_zip_choice(names))
+            name = self._chosen(archive)
             try:
-                with archive.open(names[0]) as stream:
-                    while chunk := stream.read(CHUNK):
+                with archive.open(name) as stream:
+                    # a piece at a time, so that damage costs no more than its own piece
+                    while chunk := stream.read1(CHUNK):  # type: ignore[attr-defined]
                         yield chunk
             except RuntimeError as error:  # zipfile's word for "needs a password"
                 raise InputError(self.path, "an encrypted zip", "Unpack it first.") from error
             except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
                 self._damaged("zip", error)
+
+    def _chosen(self, archive: zipfile.ZipFile) -> str:
+        """The member to read: the one asked for, the only one, or the only trace among them."""
+        names = _zip_names(archive)
+        if self.member is not None:
+            names = [name for name in names if name == self.member]
+        if len(names) == 1:
+            return names[0]
+        traces = [name for name in names[:_MOST_MEMBERS] if _is_trace(archive, name)]
+        if len(traces) != 1 or len(names) > _MOST_MEMBERS:
+            raise InputError(self.path, *_zip_choice(traces or names))
+        self.notes.add(
+            "other-files-in-zip",
+            "info",
+            "other files in the zip are no traces and were not read",
+            len(names) - 1,
+        )
+        return traces[0]
+
+    def _cut_zip(self, handle: BinaryIO) -> Iterator[bytes]:
+        """The first file of a zip that lost its table of contents, which is written last."""
+        handle.seek(0)
+        window = _Window(_small_blocks(b"", iter(lambda: handle.read(CHUNK), b"")))
+        while (head := window.zip_header()) is not None:
+            name, method, flags, size = head
+            if flags & 1:
+                raise InputError(self.path, "an encrypted zip", "Unpack it first.")
+            if not size or _is_junk(name):
+                window.exactly(size)
+                continue
+            self._cut("zip")
+            yield from window.stored(size) if method == 0 else self._inflated(window)
+            return
+        raise InputError(
+            self.path, "a zip that cannot be opened: it is cut or damaged", "Was it copied whole?"
+        )
+
+    def _inflated(self, window: _Window) -> Iterator[bytes]:
+        """As much raw deflate data as can be read."""
+        make, _, errors = _inflater()
+        inflate = make(-15)
+        while not inflate.eof and (data := inflate.unconsumed_tail or window.take()):
+            try:
+                if out := inflate.decompress(data, CHUNK):
+                    yield out
+            except errors as error:
+                self._damaged("zip", error)
+                return
 
     # -- text --------------------------------------------------------------------------------------
 
@@ -305,16 +354,31 @@ def zip_members(path: Path) -> list[str]:
 
 
 def _zip_names(archive: zipfile.ZipFile) -> list[str]:
-    return [
-        info.filename
-        for info in archive.infolist()
-        if not info.is_dir() and "__MACOSX/" not in info.filename and not info.filename.endswith(".DS_Store")
-    ]
+    return [info.filename for info in archive.infolist() if not _is_junk(info.filename)]
+
+
+def _is_junk(name: str) -> bool:
+    """Whether a member of a zip is a folder or what a Mac adds."""
+    return name.endswith(("/", ".DS_Store")) or "__MACOSX/" in name
+
+
+def _is_trace(archive: zipfile.ZipFile, name: str) -> bool:
+    try:
+        with archive.open(name) as stream:
+            data = stream.read(_HEAD)
+    except (RuntimeError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError):
+        return False
+    if data[:2] == b"\x1f\x8b":
+        try:
+            data = _inflater()[0](31).decompress(data, _HEAD)
+        except _inflater()[2]:
+            return False
+    return kind_of(data, name) == "trace-events"
 
 
 def _zip_choice(names: list[str]) -> tuple[str, str]:
     if not names:
-        return "a zip with no such file in it", "Give a zip that holds one trace."
+        return "a zip without a file in it", "Give a zip that holds one trace."
     some = ", ".join(repr(name[:60]) for name in names[:4]) + (", ..." if len(names) > 4 else "")
     return f"a zip with {len(names)} files ({some})", "Unpack it and give the folder, or one of the files."
 
@@ -387,6 +451,25 @@ class _Window:
             if flags & bit and not self._skip_text():
                 return False
         return not flags & 2 or len(self.exactly(2)) == 2
+
+    def zip_header(self) -> tuple[str, int, int, int] | None:
+        """Steps over a local file header of a zip (APPNOTE 4.3.7): name, method, flags and packed size."""
+        head = self.exactly(30)
+        if len(head) < 30 or head[:4] != b"PK\x03\x04":
+            return None
+        flags, method = int.from_bytes(head[6:8], "little"), int.from_bytes(head[8:10], "little")
+        sizes = int.from_bytes(head[26:28], "little"), int.from_bytes(head[28:30], "little")
+        name = self.exactly(sizes[0]).decode("utf-8", "replace")
+        self.exactly(sizes[1])
+        # a size of 0 with bit 3 stands behind the data
+        size = int.from_bytes(head[18:22], "little") or (0xFFFFFFFF if flags & 8 and method else 0)
+        return name, method, flags, size
+
+    def stored(self, size: int) -> Iterator[bytes]:
+        """`size` bytes as they come, fewer at the end."""
+        while size and (data := self.take()):
+            yield data[:size]
+            size -= min(len(data), size)
 
     def _skip_text(self) -> bool:
         for _ in range(1 << 16):
@@ -495,8 +578,10 @@ def kind_of(data: bytes, name: str = "") -> str:
         return "html"
     if re.match(rb"\x80[\x02-\x05]", data):
         return "pickle"
+    if text.startswith(b"version https://git-lfs"):
+        return "lfs-pointer"
     if _is_text(data):
-        return "csv" if b"," in text.split(b"\n", 1)[0] else "text"
+        return "csv" if re.match(rb"[^\n{}\[\]=]*,[^\n{}\[\]=]*(?:\n|$)", text) else "text"
     if data[:1] == b"\n" and (b"/host:" in data or b"/device:" in data):
         return "xplane"
     if re.search(r"\.(?:nsys-rep|qdrep|qdstrm|ncu-rep)$", name, re.IGNORECASE):
@@ -505,6 +590,8 @@ def kind_of(data: bytes, name: str = "") -> str:
 
 
 def _object_kind(text: bytes) -> str:
+    if re.match(rb'\{\s*"schema"\s*:\s*"stallscope\.', text):
+        return "our-report"
     if b'"traceEvents"' in text:
         return "trace-events"
     if re.match(rb'\{\s*"rocprofiler-sdk-tool"', text):
@@ -550,8 +637,8 @@ NOT_TRACES = {
     ),
     "rocprofv3": ("rocprofv3's own JSON, which is not read", _RECORD),
     "nsys-rep": (
-        "a raw Nsight report, which only Nsight itself can open",
-        "Convert it with `nsys export --type sqlite FILE`, or record with `stallscope run` or torch.profiler.",
+        "a raw Nsight report, which only Nsight itself can open (`nsys export`, `nsys-ui`)",
+        _RECORD,
     ),
     "nsight-sqlite": ("a database of Nsight Systems, which is no trace-event file", _RECORD),
     "xplane": (
@@ -563,6 +650,19 @@ NOT_TRACES = {
         "Give the profiler's trace.",
     ),
     "html": ("a web page, not a trace", "Give the trace file it was made from."),
+    "no-event-list": (
+        "JSON whose traceEvents is no list of events at the top level",
+        "Was it cut, or is it the trace inside of something else?",
+    ),
+    "damaged-archive": (
+        "an archive that is cut or damaged at its beginning: nothing in it can be read",
+        "Was it copied whole?",
+    ),
+    "lfs-pointer": ("a Git LFS pointer, not the file it stands for", "Fetch the file with `git lfs pull`."),
+    "our-report": (
+        "a report of Stallscope, not a recording",
+        "Give the trace or the *.stallscope session it was made from.",
+    ),
     "json": ("JSON without traceEvents", "A Kineto or Chrome trace has that key, or is a list of events."),
     "csv": (
         "a table of text, not a trace-event file",
@@ -578,8 +678,13 @@ NOT_TRACES = {
 """For each kind that is no trace-event file: what it is, and what to do instead."""
 
 
-def refusal(path: Path, kind: str) -> InputError:
-    """The error for a file of a kind that cannot be read as a trace."""
+def refusal(path: Path, data: bytes, notes: Notes | None = None) -> InputError:
+    """The error for a file that cannot be read as a trace, by its first bytes and what was noted on the way."""
+    kind = kind_of(data, path.name)
+    if kind == "empty" and notes is not None and ("archive-cut" in notes or "archive-damaged" in notes):
+        kind = "damaged-archive"
+    elif kind == "trace-events":
+        kind = "no-event-list" if b'"traceEvents"' in data else "json"
     return InputError(path, *NOT_TRACES.get(kind, NOT_TRACES["binary"]))
 
 

@@ -398,7 +398,7 @@ class _Envelope:
             self._in_object = True
             return at + 1
         if not self.documents:
-            raise source.refusal(self.path, source.kind_of(self.head, self.path.name))
+            raise source.refusal(self.path, self.head, self.notes)
         if not self.lists:
             return self._lost(data, at, final)
         match = _EVENT_LINE.search(data, at)
@@ -546,15 +546,13 @@ def tokenise_chunks(
         envelope.feed(chunk)
     envelope.finish()
     if not envelope.lists:
-        kind = source.kind_of(envelope.head, path.name)
-        raise source.refusal(path, "json" if kind == "trace-events" else kind)
+        raise source.refusal(path, envelope.head, notes)
     raw = engine.result()
     raw.notes = notes
     raw.top_level = envelope.top_level
     raw.meta = _merge(raw, envelope.documents)
     if envelope.top_level == "array" and len(raw) and not raw.ph.any():
-        kind = source.kind_of(envelope.head, path.name)
-        raise source.refusal(path, "json" if kind == "trace-events" else kind)
+        raise source.refusal(path, envelope.head, notes)
     return raw
 
 

@@ -235,7 +235,7 @@ def tar() -> bytes:
         (tar(), "tar xf"),
         (gzip.compress(tar()), "tar xf"),
         (zipped(("a.json", DATA), ("b.json", DATA)), "2 files .'a.json', 'b.json'."),
-        (zipped(), "no such file"),
+        (zipped(), "without a file"),
         (gzip.compress(zipped(("a.json", DATA))), "zip inside"),
         (b"PK\x03\x04 cut", "cannot be opened"),
         (b"\x1f\x8b\x07 no deflate", "is none"),
@@ -257,6 +257,89 @@ def test_a_zip_with_several_files_opens_the_chosen_one(tmp_path: Path) -> None:
     assert zip_members(written(tmp_path, DATA, "plain.json")) == []
     assert len(tokenise(path, member="r0.json")) == 3
     assert len(tokenise(path, member="r1.json")) == 1
+
+
+def test_the_only_trace_in_a_zip_is_read_and_the_rest_noted(tmp_path: Path) -> None:
+    files = [("README.md", b"# a run"), ("logs/run.csv", b"a,b\n1,2\n"), ("t.json.gz", gzip.compress(DATA))]
+    raw = tokenise(written(tmp_path, zipped(*files)))
+
+    assert len(raw) == 3
+    assert [(n.code, n.severity, n.count) for n in raw.notes] == [("other-files-in-zip", "info", 2)]
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_every_cut_of_a_zip_gives_its_beginning(stored: bool, tmp_path: Path) -> None:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("__MACOSX/._t", b"x")
+        archive.writestr("t.json", DATA)
+    whole = out.getvalue()
+    longest = 0
+    for cut in range(1, len(whole)):
+        path = written(tmp_path, whole[:cut])
+        try:
+            data, notes, _ = content(path)
+        except InputError:
+            assert cut < 120
+            continue
+        longest = max(longest, len(data))
+        assert DATA.startswith(data) or cut < 4
+        assert "archive-cut" in [n.code for n in notes] or cut < 4
+    assert longest == len(DATA)
+
+
+def test_a_zip_written_as_a_stream_gives_its_beginning_too(tmp_path: Path) -> None:
+    class Pipe(io.RawIOBase):
+        """A file that cannot seek: sizes then stand behind the data."""
+
+        def __init__(self) -> None:
+            self.data = b""
+
+        def writable(self) -> bool:
+            return True
+
+        def write(self, data: object) -> int:
+            self.data += bytes(data)  # type: ignore[call-overload]
+            return len(data)  # type: ignore[arg-type]
+
+    pipe = Pipe()
+    with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("t.json", DATA)
+    assert content(written(tmp_path, pipe.data[:-40]))[0] == DATA
+
+
+def test_damage_in_a_zip_keeps_what_comes_before(tmp_path: Path) -> None:
+    data = b"".join(b'{"ph": "X", "ts": %d},\n' % (i * 7919) for i in range(60_000))
+    packed = bytearray(zipped(("t.json", data)))
+    packed[len(packed) // 2 : len(packed) // 2 + 40] = b"\xff" * 40
+    got, notes, _ = content(written(tmp_path, bytes(packed)))
+
+    assert len(got) > len(data) // 3
+    assert got[: len(data) // 3] == data[: len(data) // 3]
+    assert [n.code for n in notes] == ["archive-damaged"]
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (gzip.compress(DATA)[:12], "cut or damaged at its beginning"),
+        (gzip.compress(DATA)[:14] + b"\xff" * 200, "cut or damaged at its beginning"),
+        (b"", "empty file"),
+        (gzip.compress(b""), "empty file"),
+        (b'{"traceEvents": null}', "no list of events"),
+        (b'{"data": {"traceEvents": [{"ph": "X", "ts": 1}]}}', "no list of events"),
+        (b'{"traceEvents": ', "no list of events"),
+        (b"{}", "without traceEvents"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12\n", "git lfs pull"),
+        (b'{\n "schema": "stallscope.report/1"}', "a report of Stallscope"),
+        (b'var trace = {"traceEvents": [], "a": 1};', "text that is no trace"),
+        (b"name,ts,dur\na,1,2\n", "a table of text"),
+    ],
+)
+def test_what_is_no_trace_is_named_for_what_it_is(data: bytes, said: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=said) as caught:
+        tokenise(written(tmp_path, data))
+    assert caught.value.next_step
 
 
 def test_an_encrypted_zip_is_an_input_error(tmp_path: Path) -> None:
@@ -348,7 +431,7 @@ def test_kinds(data: bytes, kind: str, tmp_path: Path) -> None:
 def test_the_name_helps_only_with_binary_files() -> None:
     assert kind_of(b"\x01\x02\x03\0", "run.nsys-rep") == "nsys-rep"
     assert kind_of(b'{"traceEvents": []}', "run.nsys-rep") == "trace-events"
-    assert "nsys export" in str(source.refusal(Path("run.nsys-rep"), "nsys-rep"))
+    assert "nsys export" in str(source.refusal(Path("run.nsys-rep"), b"\x01\x02\x03\0"))
 
 
 def test_a_database_in_a_gzip_is_unpacked_for_its_reader(tmp_path: Path) -> None:
