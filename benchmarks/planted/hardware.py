@@ -216,7 +216,7 @@ class Maker:
         roof = roof_ns(chip, flops, size)
         used = share or self.shares.get(role, self.share)
         rows = inputs[0].shape[0] if inputs and inputs[0].shape else 1
-        limit = chip.cores if chip.vendor == "ascend" else 65535
+        limit = chip.vector_cores if chip.vendor == "ascend" else 65535
         grid = blocks or max(1, min(limit, int(size // 32768) + 1))
         return Kernel(
             name=name or kernel_name(chip, role, rows),
