@@ -49,8 +49,7 @@ def analyze_session(session: Session, rules: Mapping[str, Rule], companion: Sess
         findings.extend(found)
         outcomes.append(outcome)
     findings = disjoint(_one_for_graphs(findings))
-    span = max(run.whole.span_ns, run.host_span[1] - run.host_span[0], 1)
-    findings = [_judged(f, span) for f in findings]
+    findings = [_judged(f, run.span_ns) for f in findings]
     findings.sort(key=lambda f: (-f.recoverable_ns, -f.lost_ns, f.code))
     findings, whole = together(run, findings)
     report = Report(

@@ -55,6 +55,15 @@ def is_user_file(path: str) -> bool:
     return _LIBRARY_FILE.search(path) is None
 
 
+def has_line(name: str) -> bool:
+    """Whether a frame's name tells a file and a line, as built-ins and modules do not.
+
+    >>> has_line("torch/nn/functional.py(1): linear"), has_line("<built-in method linear of object at 0x7f>")
+    (True, False)
+    """
+    return name[:1] != "<" and any(form.match(name) for form in (_KINETO, _SAMPLE, _JAX))
+
+
 def is_waiting_frame(name: str) -> bool:
     """Whether a frame of this name, when innermost, waits for something outside its thread.
 

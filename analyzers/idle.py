@@ -59,6 +59,7 @@ class Cause(IntEnum):
     PROFILER = 14
     BEFORE_RECORDING = 15
     UNEXPLAINED = 16
+    BETWEEN_WINDOWS = 17
 
     @property
     def key(self) -> str:
@@ -82,6 +83,7 @@ _TEXT: dict[Cause, str] = {
     Cause.UNRECORDED: "the launching thread had nothing recorded (plain Python, another library, or preempted)",
     Cause.PROFILER: "the profiler itself was at work",
     Cause.BEFORE_RECORDING: "the next work was launched before recording began, or waited for work that was",
+    Cause.BETWEEN_WINDOWS: "between two windows of the recording, where nothing was recorded",
     Cause.UNEXPLAINED: "no launch is known for the work that ended the gap, or launches in it left no device record",
 }
 
@@ -162,7 +164,15 @@ class IdleAccount:
     @cached_property
     def is_host(self) -> Bool:
         """Gaps that the host made: their launch began after they did, and all launches in them are known."""
-        return np.asarray((self.view.gaps.gap_class == HOST) & ~self.has_lost_launch, np.bool_)
+        return np.asarray(
+            (self.view.gaps.gap_class == HOST) & ~self.has_lost_launch & ~self.between_windows, np.bool_
+        )
+
+    @cached_property
+    def between_windows(self) -> Bool:
+        """Gaps that reach into time in which nothing was recorded. Shape (g,)."""
+        gaps = self.view.gaps
+        return intervals.covered(self.run.unrecorded, gaps.start_ns, gaps.end_ns) > 0
 
     @cached_property
     def has_lost_launch(self) -> Bool:
@@ -204,6 +214,7 @@ class IdleAccount:
         cause[(gaps.gap_class == QUEUED_LONG) & self._at_edge] = Cause.BEFORE_RECORDING
         cause[self._inside_graph_call & (gaps.gap_class != BEFORE_RECORDING)] = Cause.GRAPH_LAUNCH
         cause[self.has_lost_launch & (gaps.gap_class != QUEUED_SHORT)] = Cause.UNEXPLAINED
+        cause[self.between_windows] = Cause.BETWEEN_WINDOWS
         at = np.flatnonzero(~self.is_host)
         return gaps.start_ns[at], gaps.end_ns[at], at, cause[at], gaps.launch[at].astype(np.intp)
 

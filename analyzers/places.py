@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallscope.analyzers.finding import Where
-from stallscope.analyzers.frames import is_user_file, is_user_frame, is_waiting_frame, short_place
+from stallscope.analyzers.frames import has_line, is_user_file, is_user_frame, is_waiting_frame, short_place
 from stallscope.analyzers.hostwords import is_garbage_collection
 from stallscope.profiler import kernels
 from stallscope.profiler.activity import Segments, flatten
@@ -118,6 +118,11 @@ class Places:
         return self.timeline.of_kind(Kind.PYTHON)
 
     @cached_property
+    def has_line(self) -> npt.NDArray[np.bool_]:
+        """Python rows that tell a file and a line. Shape (n,)."""
+        return self.timeline.match_names(has_line, self.is_python)
+
+    @cached_property
     def is_operator(self) -> npt.NDArray[np.bool_]:
         return self.timeline.of_kind(Kind.OPERATOR)
 
@@ -131,7 +136,8 @@ class Places:
         return self.timeline.match_names(is_waiting_frame, self.is_python)
 
     def user_frames(self, rows: Rows) -> Rows:
-        """The nearest user frame; the nearest frame of any code where there is no user's; else -1."""
+        """The nearest user frame; where there is none, the nearest of any code with a file and a line; where there
+        is none either, the nearest at all (a built-in, a module); else -1."""
         user = self.nearest(rows, self.is_user)
         rows = np.asarray(rows, np.intp)
         lost = np.flatnonzero((user < 0) & (rows >= 0))
@@ -140,8 +146,9 @@ class Places:
             found = self.nearest(sampled, self.is_user)
             user[lost] = np.where(found >= 0, found, sampled)
             lost = lost[user[lost] < 0]
-        if len(lost):
-            user[lost] = self.nearest(rows[lost], self.is_python)
+        for mask in (self.has_line, self.is_python) if len(lost) else ():
+            user[lost] = self.nearest(rows[lost], mask)
+            lost = lost[user[lost] < 0]
         return user
 
     def operators(self, rows: Rows) -> Rows:

@@ -31,7 +31,7 @@ from stallscope.analyzers.phases import PhaseSeries, series
 from stallscope.analyzers.places import Places
 from stallscope.analyzers.replay import Replay
 from stallscope.analyzers.taskqueue import TaskQueue
-from stallscope.analyzers.trust import Trust
+from stallscope.analyzers.trust import Trust, recorded_windows
 from stallscope.analyzers.work import Work
 from stallscope.profiler import intervals, kernels, kinds
 from stallscope.profiler.activity import Segments, filled, flatten
@@ -56,6 +56,9 @@ NEEDS_TEXT: dict[str, str] = {
     "trusted_device": "the recording cannot be trusted for what the device did",
 }
 """What a rule can need, and what is said where it is missing."""
+
+INSIDE = 0.95
+"""Share of a step that must lie within windows for it to count."""
 
 TRUST_NEEDS = frozenset({"trusted_host", "trusted_device"})
 """Needs that `trust.Trust` decides, with a reason of its own."""
@@ -406,7 +409,9 @@ class Run:
             up = np.where(up >= 0, spans.parent[np.maximum(up, 0)], -1)
         rows = np.flatnonzero(named & ~used)
         rows = rows[self.places.nearest(spans.parent[rows].astype(np.intp), named & used) < 0]
-        told = np.concatenate([np.flatnonzero(used & (spans.kind == Kind.RUNTIME)), self.timeline.device_work()])
+        told = np.concatenate(
+            [np.flatnonzero(used & (spans.kind == Kind.RUNTIME)), self.timeline.device_work()]
+        )
         linked = spans.correlation[told]
         return rows[kernels.join(linked, spans.correlation[rows], NO_ID + 1) < 0]  # no id is one, too
 
@@ -439,14 +444,25 @@ class Run:
 
     @cached_property
     def leading_steps(self) -> list[Step]:
-        """The steps of one rank, the first of those with most steps: every rank goes through the same steps, and they
-        are counted once."""
-        tracks = self.timeline.tracks
-        of = [tracks[s.track].rank if s.track >= 0 else -1 for s in self.steps]
+        """The steps that are counted: of one rank, the first of those with most steps, since every rank goes through
+        the same ones; and of those only the ones in which operators and kernels were recorded."""
+        steps, tracks = self._recorded_steps, self.timeline.tracks
+        of = [tracks[s.track].rank if s.track >= 0 else -1 for s in steps]
         if len(set(of)) < 2:
-            return self.steps
+            return steps
         rank = max(sorted(set(of)), key=of.count)
-        return [s for s, r in zip(self.steps, of, strict=True) if r == rank]
+        return [s for s, r in zip(steps, of, strict=True) if r == rank]
+
+    @cached_property
+    def _recorded_steps(self) -> list[Step]:
+        """Steps inside of the windows of a recording that has some; marks are recorded between them, too."""
+        windows = recorded_windows(self.session.facts)
+        if windows is None:
+            return self.steps
+        start = np.array([s.start_ns for s in self.steps], np.int64)
+        end = np.array([s.end_ns for s in self.steps], np.int64)
+        inside = intervals.covered(windows, start, end) >= INSIDE * (end - start)
+        return [s for s, known in zip(self.steps, inside.tolist(), strict=True) if known]
 
     def _step_overhead(self, steps: tuple[Step, ...]) -> Int64:
         """What of each step, up to the next one, its device was idle; without a device its length."""
@@ -485,7 +501,28 @@ class Run:
         """A device's span without the warm-up steps."""
         if view.span_ns == 0:
             return 0
-        return view.span_ns - intervals.length(intervals.clip(self._warm_up, view.first_ns, view.last_ns))
+        away = intervals.union(*(np.concatenate(x) for x in zip(self._warm_up, self.unrecorded, strict=True)))
+        return view.span_ns - intervals.length(intervals.clip(away, view.first_ns, view.last_ns))
+
+    @cached_property
+    def unrecorded(self) -> IntervalSet:
+        """Between the windows of a recording that has several."""
+        windows = recorded_windows(self.session.facts)
+        return intervals.EMPTY if windows is None else intervals.gaps(windows)
+
+    @cached_property
+    def span_ns(self) -> int:
+        """The recorded time, on the device's side or the host's, whichever is longer; at least 1."""
+        sides = [(self.whole.first_ns, self.whole.last_ns), self.host_span]
+        return max(
+            [
+                1,
+                *(
+                    end - start - intervals.length(intervals.clip(self.unrecorded, start, end))
+                    for start, end in sides
+                ),
+            ]
+        )
 
     def steady_steps(self, phase: str) -> int:
         """How many steps of a phase are no warm-up."""
@@ -553,15 +590,10 @@ class Run:
         return int(self.places.nearest(np.array([at]), self.places.is_operator)[0])
 
     def python_of(self, row: int) -> str:
-        """The innermost Python frame of the user's own code around a host row ("file.py(12): f"), or ""."""
+        """The Python frame around a host row, or around the launch of a device row (`Places.user_frames`), or ""."""
         spans = self.timeline.spans
         at = int(spans.launch_row[row]) if spans.launch_row[row] >= 0 else row
-        frames = []
-        while at >= 0:
-            if spans.kind[at] == Kind.PYTHON:
-                frames.append(self.timeline.name(at))
-            at = int(self.places.above[at])
-        return next((f for f in frames if is_user_frame(f)), frames[0] if frames else "")
+        return self.places.place(at).python
 
 
 __all__ = ["NEEDS_TEXT", "Int64", "Run", "is_user_frame"]

@@ -48,7 +48,7 @@ def together(run: Run, findings: Sequence[Finding]) -> tuple[list[Finding], Toge
     """The findings in the same order, each with what it adds to those before it, and the sum of all."""
     adds = _replayed(run, findings)
     room = {True: _computing_ns(run), False: _not_computing_ns(run)}
-    whole = _span_ns(run)
+    whole = run.span_ns
     for at, finding in enumerate(findings):
         kernels = _is_kernels(finding)
         mine = min(adds[at], room[kernels], whole)
@@ -97,10 +97,10 @@ def _computing_ns(run: Run) -> int:
 
 def _not_computing_ns(run: Run) -> int:
     """The longest that one device computed nothing: idle, copying or communicating."""
-    idle = (view.span_ns - intervals.length(view.compute) for view in run.devices.values())
-    return max([*idle, _span_ns(run) if not run.devices else 0])
-
-
-def _span_ns(run: Run) -> int:
-    """The recorded time, on whichever side is longer."""
-    return max(run.whole.span_ns, run.host_span[1] - run.host_span[0])
+    idle = [
+        view.span_ns
+        - intervals.length(view.compute)
+        - intervals.length(intervals.clip(run.unrecorded, view.first_ns, view.last_ns))
+        for view in run.devices.values()
+    ]
+    return max(idle, default=run.span_ns)

@@ -7,6 +7,7 @@ Limits: linked share 95 % (peers.md, recommended definitions), profiler overhead
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,7 +18,8 @@ from stallscope.analyzers.idle import Cause
 from stallscope.analyzers.units import duration, share
 from stallscope.profiler import intervals
 from stallscope.profiler.device import BEFORE_RECORDING
-from stallscope.profiler.kinds import Kind, is_kernel_launch
+from stallscope.profiler.ids import NO_ID
+from stallscope.profiler.kinds import HOST_CALLS, Kind, is_kernel_launch
 from stallscope.profiler.notes import Note
 
 if TYPE_CHECKING:
@@ -48,6 +50,12 @@ class Check:
         """The row of the trust table."""
         return {"check": self.name, "state": self.state, "value": self.value, "text": self.text}
 
+
+SAID_BY_READERS = {
+    "linked": frozenset({"unlinked-device-events", "host-device-links-missing"}),
+    "clocks": frozenset({"clock-inversion"}),
+}
+"""Checks and the notes of readers that tell the same."""
 
 HOST = frozenset({"trusted_host"})
 DEVICE = frozenset({"trusted_host", "trusted_device"})
@@ -88,11 +96,12 @@ class Trust:
         return [check.row() for check in self.checks]
 
     def notes(self) -> list[Note]:
-        """A note for each check that is not well."""
+        """A note for each check that is not well, unless the reader of the file said the same."""
+        said = {n.code for n in self.run.session.notes}
         return [
             Note(f"trust-{c.name}", "warning" if c.state == "bad" else "info", c.text, c.count)
             for c in self.checks
-            if c.state != "ok"
+            if c.state != "ok" and not said & SAID_BY_READERS.get(c.name, frozenset())
         ]
 
     # -- the recording -------------------------------------------------------------------------------
@@ -115,7 +124,7 @@ class Trust:
             )
         span = end - start
         # before, between and after the windows the profiler is in nobody's way
-        windows = _windows(run)
+        windows = recorded_windows(run.session.facts)
         seen = run.overhead if windows is None else intervals.intersect(run.overhead, windows)
         span = span if windows is None else min(span, intervals.length(windows))
         took = intervals.length(intervals.clip(seen, start, end)) if span else 0
@@ -131,10 +140,27 @@ class Trust:
         rows = self.run.whole.rows
         linked = self.run.timeline.spans.launch_row[rows] >= 0
         value = float(linked.mean())
+        if not linked.any() and not self._tells_links:
+            return Check(
+                "linked",
+                "note",
+                None,
+                "which call launched what is not told by this source (linked: n/a)",
+                HOST,
+            )
         text = f"{int(linked.sum())} of {len(rows)} device events are linked to the call that launched them"
         if value < MAJORITY:
             return Check("linked", "bad", value, f"only {text}", HOST)
         return Check("linked", "note" if value < LINKED_GOOD else "ok", value, text)
+
+    @cached_property
+    def _tells_links(self) -> bool:
+        """Whether anything in the recording could tie device work to the host: calls, and numbers or arrows."""
+        timeline, rows = self.run.timeline, self.run.whole.rows
+        flows = timeline.flows
+        arrows = np.isin(flows.to_row, rows) & (flows.from_row >= 0)
+        numbers = timeline.spans.correlation[rows] != NO_ID
+        return len(timeline.rows(*HOST_CALLS)) > 0 and bool(numbers.any() or arrows.any())
 
     @cached_property
     def _launches(self) -> int:
@@ -258,9 +284,9 @@ class Trust:
                      count=slow)  # fmt: skip
 
 
-def _windows(run: Run) -> intervals.IntervalSet | None:
-    """When operators were recorded, or None where the recording does not tell."""
-    windows = run.session.facts.get("windows")
+def recorded_windows(facts: Mapping[str, Any]) -> intervals.IntervalSet | None:
+    """When operators and kernels were recorded, or None where the source does not tell (then: all the time)."""
+    windows = facts.get("windows")
     if not isinstance(windows, list) or not windows:
         return None
     ends = [(w.get("start_ns"), w.get("end_ns")) for w in windows if isinstance(w, dict)]

@@ -14,6 +14,7 @@ from stallscope.analyzers.finding import Finding, RuleOutcome, Verdict
 from stallscope.analyzers.idle import Cause
 from stallscope.analyzers.phases import PhaseSeries
 from stallscope.analyzers.units import duration, share
+from stallscope.profiler import intervals
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run
@@ -103,7 +104,9 @@ def _explained(run: Run) -> tuple[int, int]:
     best = (0, 0)
     for number, view in run.devices.items():
         totals = run.idle[number].totals()
-        unknown = totals[Cause.UNEXPLAINED.key] + totals[Cause.BEFORE_RECORDING.key]
+        unknown = sum(
+            totals[c.key] for c in (Cause.UNEXPLAINED, Cause.BEFORE_RECORDING, Cause.BETWEEN_WINDOWS)
+        )
         if view.busy_ns > best[0]:
             best = (view.busy_ns, view.span_ns - unknown)
     return best
@@ -161,7 +164,10 @@ def _device_line(run: Run) -> str:
     view = run.whole
     which = "device" if len(run.devices) == 1 else f"at least one of {len(run.devices)} devices"
     idle = "idle" if len(run.devices) == 1 else "all idle"
-    return f"{which} busy {share(view.busy_ns, view.span_ns)} of {duration(view.span_ns)}, {idle} {duration(view.idle_ns)}"
+    away = intervals.length(intervals.clip(run.unrecorded, view.first_ns, view.last_ns))
+    seen = view.span_ns - away
+    text = f"{which} busy {share(view.busy_ns, seen)} of {duration(seen)}, {idle} {duration(view.idle_ns - away)}"
+    return f"{text}; {duration(away)} between windows were not recorded" if away else text
 
 
 def _idle_line(run: Run) -> str:

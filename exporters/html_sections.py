@@ -94,6 +94,14 @@ def summary(report: Report) -> Markup:
     )
 
 
+def _linked_tile(report: Report, linked: int) -> tuple[str, str, str]:
+    checks = {check.get("check"): check for check in report.tables.get("trust", [])}
+    if not linked and checks.get("linked", {}).get("value", 0) is None:
+        return "linked", "n/a", "not told by this source"
+    events = report.headline.device_events
+    return "linked", share(linked, events), f"{linked:,} of {events:,} to a launch"
+
+
 def key_numbers(report: Report) -> Markup:
     h = report.headline
     if h.device_events:
@@ -103,7 +111,7 @@ def key_numbers(report: Report) -> Markup:
             ("busy", share(h.busy_ns, h.span_ns), duration(h.busy_ns)),
             ("idle", share(h.idle_ns, h.span_ns), duration(h.idle_ns)),
             ("device events", f"{h.device_events:,}", f"{h.launches:,} launches seen"),
-            ("linked", share(linked, h.device_events), f"{linked:,} of {h.device_events:,} to a launch"),
+            _linked_tile(report, linked),
         ]
     else:
         tiles = [

@@ -159,3 +159,53 @@ def test_idle_time_that_nobody_can_explain_makes_no_verdict() -> None:
     )
     assert report.findings == []
     assert "50.0 ms have no recorded cause" in report.verdict.text
+
+
+def test_a_source_without_any_link_is_not_said_to_have_lost_them() -> None:
+    session = timeline("stream7 kernel:a@0..20 kernel:b@22..40 kernel:c@41..60")
+    assert checks(session)["linked"] == ("note", None)
+    report = analyze(session)
+    assert "n/a" in report.verdict.text and "0 of" not in report.verdict.text
+    assert "SY201" in blocked(session)
+
+
+def test_links_that_failed_are_counted() -> None:
+    session = timeline("host rt:cudaLaunchKernel@0..4#1\nstream7 kernel:a@10..20#5 kernel:b@22..40#6")
+    assert checks(session)["linked"] == ("bad", 0)
+
+
+def test_nothing_is_said_twice_on_the_first_screen() -> None:
+    session = timeline("host op:aten::mm@0..4\nstream7 kernel:a@10..20#5 kernel:b@22..40#6")
+    session.notes.add("unlinked-device-events", "warning", "of 2 device events have no launch", 2)
+    report = analyze(session)
+    assert "0 of 2 device events" in report.verdict.text
+    assert not [line for line in report.verdict.lines if "0 of 2 device events" in line]
+    assert [n.code for n in report.notes if "linked" in n.code] == ["unlinked-device-events"]
+
+
+TWO_WINDOWS = """
+    host    mark:"step[DECODE bs=1 toks=1]"@0..100 rt:cudaLaunchKernel@2..6#1 op:aten::mm@10..20 rt:cudaLaunchKernel@40..44#2
+    host    mark:"step[DECODE bs=1 toks=1]"@100..200 mark:"step[DECODE bs=1 toks=1]"@200..300
+    host    mark:"step[DECODE bs=1 toks=1]"@5000..5100 rt:cudaLaunchKernel@5002..5006#3 op:aten::mm@5010..5020
+    host    rt:cudaLaunchKernel@5040..5044#4
+    stream7 kernel:a@10..40#1 kernel:b@50..90#2 kernel:a@5010..5040#3 kernel:b@5050..5090#4
+"""
+
+
+def test_between_two_windows_nothing_was_recorded_so_nothing_is_blamed() -> None:
+    windows = [{"start_ns": 0, "end_ns": 100_000}, {"start_ns": 5_000_000, "end_ns": 5_100_000}]
+    report = analyze(timeline(TWO_WINDOWS, windows=windows))
+
+    (device,) = report.devices
+    assert device.idle_classes["between_windows"] == 5_010_000 - 90_000
+    assert sum(device.idle_classes.values()) == device.idle_ns
+    assert report.run.steady_steps("decode") == 2, "only those that were recorded count"
+    assert len(report.steps) == 4
+    assert not [f for f in report.findings if f.code.startswith(("HB", "LN", "ST"))]
+    assert any("4.90 ms between windows were not recorded" in line for line in report.verdict.lines)
+    assert "device busy 77.8 % of 180 us" in report.verdict.lines[0]
+
+    # without windows the same drawing is a host that keeps its device waiting
+    blamed = analyze(timeline(TWO_WINDOWS))
+    assert blamed.findings[0].code == "HB101"
+    assert blamed.run.steady_steps("decode") == 4
