@@ -294,24 +294,29 @@ class Run:
 
     @cached_property
     def copy_device_ns(self) -> Int64:
-        """What the copies that a call started took on the device. Shape (n,)."""
+        """What the copies that a call started, or waits for, took on the device. Shape (n,)."""
         spans = self.timeline.spans
         copies = self.timeline.rows(Kind.MEMCPY)
-        copies = copies[spans.launch_row[copies] >= 0]
+        copies = copies[self.copy_waiters[copies] >= 0]
         out = np.zeros(len(spans), np.int64)
-        np.add.at(out, spans.launch_row[copies], spans.dur_ns[copies])
+        np.add.at(out, self.copy_waiters[copies], spans.dur_ns[copies])
         return out
+
+    @cached_property
+    def copy_waiters(self) -> npt.NDArray[np.intp]:
+        """For each copy the host row that waits for it (`waits.copy_waiters`). Shape (n,)."""
+        return waits.copy_waiters(self)
 
     @cached_property
     def copy_bytes(self) -> Int64:
         """Bytes that the copies a call started moved, 0 where not told. Shape (n,)."""
         spans = self.timeline.spans
         copies = self.timeline.rows(Kind.MEMCPY)
-        copies = copies[spans.launch_row[copies] >= 0]
+        copies = copies[self.copy_waiters[copies] >= 0]
         out = np.zeros(len(spans), np.int64)
         if len(copies):
             np.add.at(
-                out, spans.launch_row[copies], np.maximum(self.timeline.arg_ints_at("bytes", copies, 0), 0)
+                out, self.copy_waiters[copies], np.maximum(self.timeline.arg_ints_at("bytes", copies, 0), 0)
             )
         return out
 

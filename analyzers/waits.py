@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from stallscope.profiler import kinds
 from stallscope.profiler.kinds import Kind
+from stallscope.profiler.links import submitters
 from stallscope.profiler.timeline import Bool, Int64
 
 if TYPE_CHECKING:
@@ -197,10 +198,34 @@ def is_wait(run: Run) -> Bool:
     spans = run.timeline.spans
     copies = run.timeline.rows(Kind.MEMCPY)
     copies = copies[spans.launch_row[copies] >= 0]
-    call = spans.launch_row[copies]
+    call = spans.launch_row[copies].astype(np.intp)
     done = spans.end_ns[call] >= spans.end_ns[copies]
     covers = np.zeros(len(spans), bool)
     covers[call[done]] = True
     # a pinned, asynchronous copy of some bytes may happen to end before its call returns
     covers &= run.is_copy_call & (blocking | (spans.dur_ns >= COPY_NS))
     return (run.is_sync | blocking | covers) & ~run.is_profiler_sync
+
+
+def copy_waiters(run: Run) -> Rows:
+    """For each copy the host row that waits for it: the call that started it, or, where that returns at once (or a
+    task queue makes it on another thread), the synchronising call that its operator makes next: what `tensor.to(device)`
+    does on an NPU. Shape (n,), -1 for what is no copy or was not started by a known call."""
+    timeline, spans = run.timeline, run.timeline.spans
+    copies = timeline.rows(Kind.MEMCPY)
+    copies = copies[spans.launch_row[copies] >= 0]
+    out = np.full(len(spans), -1, np.intp)
+    out[copies] = spans.launch_row[copies]
+    own = spans.end_ns[out[copies]] >= spans.end_ns[copies]
+    copies = copies[~own & (spans.dur_ns[copies] >= COPY_NS)]
+    asked = submitters(spans, out[copies])
+    syncs = np.flatnonzero(run.is_sync)
+    at = np.searchsorted(syncs, asked)  # rows of one thread are by start
+    copies, asked, at = (x[at < len(syncs)] for x in (copies, asked, at))
+    sync = syncs[at]
+    operator = run.places.operators(sync)
+    same = (operator >= 0) & (spans.track[sync] == spans.track[asked])
+    same &= spans.start_ns[np.maximum(operator, 0)] <= spans.start_ns[asked]
+    same &= spans.end_ns[sync] >= spans.end_ns[copies]
+    out[copies[same]] = sync[same]
+    return out

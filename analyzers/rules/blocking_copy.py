@@ -70,7 +70,7 @@ def _device(run: Run, account: IdleAccount, limits: Limits) -> Iterator[tuple[Fi
     pieces, spans = account.pieces, run.timeline.spans
     steady = run.is_steady(account.host_end_ns[pieces.gap])
     copies = account.view.rows[account.view.kind == Kind.MEMCPY]
-    calls = spans.launch_row[copies]
+    calls = run.copy_waiters[copies]
     exposed = intervals.covered(account.view.exposed_memcpy, spans.start_ns[copies], spans.end_ns[copies])
     for track in np.unique(spans.track[calls[calls >= 0]]).tolist():
         blocks = run.wait_blocks(track)

@@ -11,7 +11,7 @@ it; the idle time behind each is that of the cause, and its gain is counted by t
 | `ASCEND_GLOBAL_LOG_LEVEL` 0 or 1 (debug, info) | the device idles while the host dispatches (HB101, LN401) |
 | `TASK_QUEUE_ENABLE=0` | the device idles in launch calls of operators (LN403) |
 | `ACLNN_CACHE_LIMIT`, `HOST_CACHE_CAPACITY` | the device idles in tiling and workspace look-ups of aclnn operators |
-| jit compilation of operators | the device idles in `aclopCompileAndExecute` |
+| `jit_compile`, internal formats | the device idles in `aclopCompileAndExecute` |
 | `HCCL_ALGO` set by hand | communication is exposed (CC601) |
 
 Two switches that only slow down are named without a cost, too: `ASCEND_LAUNCH_BLOCKING` (LN402) and logs to the terminal.
@@ -156,7 +156,7 @@ def _costly(run: Run, switch: Switch, least: float) -> Iterator[Finding]:
     worst = max(found, key=lambda loss: loss.lost_ns, default=None)
     if worst is None or worst.share < least:
         return
-    state = f"{switch.name} is {value or 'not set'}" if switch.name else "Operators are compiled just in time"
+    state = f"{switch.name} is {value or 'not set'}" if switch.name else "Operators are not launched by aclnn"
     yield Finding(
         code=CODE,
         name="npu-environment",
