@@ -46,7 +46,7 @@ def command(ctx: click.Context, /, paths: tuple[str, ...], **options: Any) -> No
     paths = _swallowed_by_json(paths, options)
     if not paths:
         raise click.UsageError("Missing argument 'TRACE...'.")
-    traces = [trace for path in paths for trace in _expand(Path(path))]
+    traces = [trace for path in paths for trace in _expand(Path(path), options["rank"])]
     if len(traces) == 1:
         ctx.exit(_analyze_one(traces[0], options))
     ctx.exit(_analyze_many(traces, options))
@@ -61,8 +61,8 @@ def _swallowed_by_json(paths: tuple[str, ...], options: dict[str, Any]) -> tuple
     return paths
 
 
-def _expand(path: Path) -> list[Path]:
-    """The traces a path stands for: itself, or the trace files of a plain folder."""
+def _expand(path: Path, rank: int | None) -> list[Path]:
+    """The traces a path stands for: itself, or the trace files of a plain folder; of one rank, if one is asked for."""
     if not path.is_dir():
         return [path]
     from stallscope.profiler.readers import reader_of
@@ -75,6 +75,10 @@ def _expand(path: Path) -> list[Path]:
         raise InputError(
             path, "a folder without a trace in it", "Name a trace file or a profiler's output folder."
         )
+    if rank is not None:
+        from stallscope.profiler.readers.partial import files_of_rank
+
+        return files_of_rank(files, rank)
     return files
 
 
@@ -92,11 +96,11 @@ def _analyze_one(path: Path, options: dict[str, Any]) -> int:
 def _work(path: Path, outputs: Outputs, rules: Any, options: dict[str, Any]) -> tuple[Any, Any, Any]:
     from stallscope.analyzers import analyze
     from stallscope.profiler.readers import load
+    from stallscope.profiler.readers.partial import load_part
 
     with progress(2 + (options["companion"] is not None) + outputs.count) as stage:
         stage(f"read {path.name}")
-        session = load(path)
-        session = _part(session, options)
+        session = load_part(path, **{k: options[k] for k in ("window", "steps", "rank")})
         companion = None
         if options["companion"] is not None:
             stage(f"read {Path(options['companion']).name}")
@@ -104,15 +108,6 @@ def _work(path: Path, outputs: Outputs, rules: Any, options: dict[str, Any]) -> 
         stage("analyse")
         report = analyze(session, rules, companion)
         return session, report, outputs.write(session, report, stage)
-
-
-def _part(session: Any, options: dict[str, Any]) -> Any:
-    """The part of a session that --window, --steps and --rank ask for."""
-    if options["window"] is None and options["steps"] is None and options["rank"] is None:
-        return session
-    from stallscope.profiler.part import part
-
-    return part(session, window=options["window"], steps=options["steps"], rank=options["rank"])
 
 
 def _print(session: Any, report: Any, written: list[tuple[str, Path]]) -> None:

@@ -154,14 +154,18 @@ static Status ask_repair(Tokens *t, const u8 *p, size_t n, int64_t offset, int f
 }
 
 static PyObject *tokeniser_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"helper", "seed", "keep", "isa", "text_budget", "window_from", "window_to", NULL};
+    static char *names[] = {"helper", "seed", "keep", "isa", "text_budget", "window_from", "window_to",
+                            "wanted", "wanted_names", "points", NULL};
     PyObject *helper;
     unsigned long long seed = 0;
     int keep = 1;
     const char *isa = "";
     Py_ssize_t budget = (Py_ssize_t)1 << 27;
     long long from = INT64_MIN, to = INT64_MAX;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|KpsnLL", names, &helper, &seed, &keep, &isa, &budget, &from, &to))
+    const char *wanted = "", *wanted_names = "", *points = "";
+    Py_ssize_t wanted_size = 0, names_size = 0, points_size = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|KpsnLLy#y#y#", names, &helper, &seed, &keep, &isa, &budget, &from,
+                                     &to, &wanted, &wanted_size, &wanted_names, &names_size, &points, &points_size))
         return NULL;
     Tokeniser *self = (Tokeniser *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
     if (!self) return NULL;
@@ -183,6 +187,12 @@ static PyObject *tokeniser_new(PyTypeObject *type, PyObject *args, PyObject *kwa
     t->text_budget = budget > 0 ? (size_t)budget : 0;
     t->window_from = from;
     t->window_to = to;
+    t->windowed = from != INT64_MIN || to != INT64_MAX;
+    if (tokens_want(t, (const u8 *)wanted, (size_t)wanted_size, (const u8 *)wanted_names, (size_t)names_size,
+                    (const u8 *)points, (size_t)points_size) < 0) {
+        Py_DECREF(self);
+        return PyErr_NoMemory();
+    }
     t->context = self;
     t->clean_text = ask_text;
     t->repair = ask_repair;
@@ -304,6 +314,22 @@ static PyObject *tokeniser_counts(PyObject *object, PyObject *unused) {
                          (long long)t->keys_dropped, "unmended", (long long)t->unmended, "isa", self->isa);
 }
 
+/* The earliest start of a span per category code (-1 none), in a window's file; None where that is not sure. */
+static PyObject *tokeniser_firsts(PyObject *object, PyObject *unused) {
+    (void)unused;
+    Tokens *t = ((Tokeniser *)object)->tokens;
+    if (!t->windowed || t->zeros) Py_RETURN_NONE;
+    PyObject *list = PyList_New(t->first_count);
+    for (int i = 0; list && i < t->first_count; i++) {
+        PyObject *item = Py_BuildValue("(iL)", (int)t->first[i].cat, (long long)t->first[i].ts);
+        if (!item || PyList_SetItem(list, i, item) < 0) {
+            Py_DECREF(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
 static PyMethodDef tokeniser_methods[] = {
     {"begin", tokeniser_begin, METH_O, "begin(offset): an event list starts there"},
     {"feed", tokeniser_feed, METH_O, "feed(bytes, or None at the end) -> None, or the bytes behind the list"},
@@ -311,6 +337,7 @@ static PyMethodDef tokeniser_methods[] = {
     {"texts", tokeniser_texts, METH_O, "texts(keys) -> list of texts by code, or of argument names by number"},
     {"take_spill", tokeniser_take_spill, METH_NOARGS, "take_spill() -> texts put aside since the last call"},
     {"counts", tokeniser_counts, METH_NOARGS, "counts() -> dict"},
+    {"firsts", tokeniser_firsts, METH_NOARGS, "firsts() -> [(category, time)] of the earliest spans, or None"},
     {NULL, NULL, 0, NULL},
 };
 

@@ -34,9 +34,24 @@ from stallscope.profiler.readers import source
 from stallscope.profiler.readers.event_repair import Mender, is_strict, nested_end
 from stallscope.profiler.timeline import ARG_JSON, NO_TIME, ArgStore, Int32, Int64, StringTable
 
+WANTED_KEYS = ("correlation", "External id")
+"""Arguments whose ids can make an event outside of the window wanted."""
 TEXT_BUDGET = 128 << 20
 """Bytes of distinct texts kept in memory; argument texts beyond go to a temporary file."""
 _MAX_META = 32 << 20
+
+
+@dataclass(frozen=True)
+class Part:
+    """Which events to keep: those that touch [low_ns, high_ns], as the file's own ts says, and from everywhere
+    metadata, begins and ends, marks without a category, events with one of `ids` in an argument of `WANTED_KEYS`,
+    and complete events that cover one of `points`. Both are int64 of any order.
+    """
+
+    low_ns: int
+    high_ns: int
+    ids: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    points: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 @dataclass
@@ -70,6 +85,11 @@ class RawEvents:
     """What was repaired, skipped or cut while reading the text."""
     containers: tuple[str, ...] = ()
     """What the file was packed in, outermost first."""
+
+    outside: int = 0
+    """Events that were left out because they lie outside of the window that was asked for."""
+    firsts: dict[str, int] | None = None
+    """With a window: the earliest start of a span per category ("" none), inside or not; None if not sure."""
 
     _rows: int = -1
 
@@ -167,13 +187,21 @@ class Spill:
 
 
 class _CompiledEngine:
-    def __init__(self, notes: Notes, window_ns: tuple[int, int] | None, isa: str) -> None:
-        low, high = window_ns or (NO_TIME, (1 << 63) - 1)
+    def __init__(self, notes: Notes, part: Part | None, isa: str = "") -> None:
+        part = part or Part(NO_TIME, (1 << 63) - 1)
         self.mender = Mender(notes)
         self.spill = Spill()
         seed = int.from_bytes(os.urandom(8), "little")
         self.core = kernels.core.Tokeniser(
-            self.mender, seed, isa=isa, text_budget=TEXT_BUDGET, window_from=low, window_to=high
+            self.mender,
+            seed,
+            isa=isa,
+            text_budget=TEXT_BUDGET,
+            window_from=part.low_ns,
+            window_to=part.high_ns,
+            wanted=np.sort(part.ids).tobytes(),
+            wanted_names="\0".join(WANTED_KEYS).encode(),
+            points=np.sort(part.points).tobytes(),
         )
 
     def begin(self, offset: int) -> None:
@@ -212,7 +240,9 @@ class _CompiledEngine:
         self.mender.settle()
         if self.spill.size:
             args.spill = self.spill
-        return RawEvents(strings, ph, name, cat, ts, dur, pid, tid, ident, args)
+        raw = RawEvents(strings, ph, name, cat, ts, dur, pid, tid, ident, args)
+        raw.outside, raw.firsts = counts["outside"], named_firsts(self.core.firsts(), strings)
+        return raw
 
     def _column(self, number: int, rows: int, kind: str, default: int) -> Any:
         memory = self.core.take(number)
@@ -241,6 +271,13 @@ def _clean_nested(args: ArgStore, mender: Mender) -> None:
         args.value[nested] = codes[args.value[nested]]
 
 
+def named_firsts(firsts: Iterable[tuple[int, int]] | None, strings: StringTable) -> dict[str, int] | None:
+    """`RawEvents.firsts` from category codes."""
+    if firsts is None:
+        return None
+    return {strings[code] if code >= 0 else "": ts for code, ts in firsts}
+
+
 def default_column(rows: int, kind: str, default: int) -> Any:
     """A column that holds only its default; a stretched single value where there are many rows."""
     if rows < 1 << 20:
@@ -260,12 +297,12 @@ def note_counts(mender: Mender, counts: dict[str, Any]) -> None:
     notes.add("outside-window", "info", "events outside the chosen window were not loaded", counts["outside"])
 
 
-def _engine(notes: Notes, window_ns: tuple[int, int] | None, isa: str) -> Engine:
+def _engine(notes: Notes, part: Part | None, isa: str = "") -> Engine:
     if kernels.core is not None:
-        return _CompiledEngine(notes, window_ns, isa)
+        return _CompiledEngine(notes, part, isa)
     from stallscope.profiler.readers.event_fallback import PythonEngine
 
-    return PythonEngine(notes, window_ns)
+    return PythonEngine(notes, part)
 
 
 # -- the text around the event lists ---------------------------------------------------------------
@@ -504,15 +541,15 @@ def _decoded(value: bytes, mender: Mender, offset: int) -> Any:
 def tokenise(
     path: Path,
     *,
-    window_ns: tuple[int, int] | None = None,
+    part: Part | None = None,
     member: str | None = None,
     progress: Callable[[float], None] | None = None,
     isa: str = "",
 ) -> RawEvents:
     """Read a trace-event file into columns. Raises InputError for what is no such file.
 
-    `window_ns` keeps only events that touch [low, high], in nanoseconds as the file's own ts says (rows are
-    then numbered among those kept; metadata stays). `member` chooses a file of a zip with several. `progress` is called with the part of the file that is read, 0 to 1.
+    With a `part` rows are numbered among those kept. `member` chooses a file of a zip with several.
+    `progress` is called with the part of the file that is read, 0 to 1.
     `isa` chooses the compiled parser ("avx2", "sse2", "word"); for tests.
     """
     opened = source.Source(path, member=member)
@@ -524,7 +561,8 @@ def tokenise(
             if progress is not None:
                 progress(min(opened.packed_read / size, 1.0))
 
-    raw = tokenise_chunks(watched(), path, notes=opened.notes, window_ns=window_ns, isa=isa)
+    engine = _engine(opened.notes, part, isa)
+    raw = tokenise_chunks(watched(), path, notes=opened.notes, engine=engine)
     raw.containers = opened.containers
     return raw
 
@@ -534,13 +572,13 @@ def tokenise_chunks(
     path: Path,
     *,
     notes: Notes | None = None,
-    window_ns: tuple[int, int] | None = None,
+    part: Part | None = None,
     isa: str = "",
     engine: Engine | None = None,
 ) -> RawEvents:
     """As `tokenise`, of UTF-8 text in pieces of any size. `path` is for messages."""
     notes = Notes() if notes is None else notes
-    engine = engine or _engine(notes, window_ns, isa)
+    engine = engine or _engine(notes, part, isa)
     envelope = _Envelope(path, engine, notes)
     for chunk in chunks:
         envelope.feed(chunk)
@@ -580,4 +618,4 @@ def _base_ns(document: _Document) -> int:
     return value if isinstance(value, int) and abs(value) < 1 << 62 else 0
 
 
-__all__ = ["InputError", "RawEvents", "decimal_ns", "tokenise", "tokenise_chunks"]
+__all__ = ["InputError", "Part", "RawEvents", "decimal_ns", "tokenise", "tokenise_chunks"]

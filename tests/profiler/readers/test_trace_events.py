@@ -22,7 +22,7 @@ from stallscope.profiler.ids import decode_id
 from stallscope.profiler.notes import Notes
 from stallscope.profiler.readers import source, trace_events
 from stallscope.profiler.readers.event_fallback import PythonEngine
-from stallscope.profiler.readers.trace_events import RawEvents, decimal_ns, tokenise, tokenise_chunks
+from stallscope.profiler.readers.trace_events import Part, RawEvents, decimal_ns, tokenise, tokenise_chunks
 from stallscope.profiler.timeline import ARG_SPILLED, NO_TIME
 
 PATH = Path("trace.json")
@@ -55,14 +55,12 @@ def read(text: bytes | str, engine: str = FAST, chunk: int | None = None, **opti
     return read_chunks(pieces, engine, PATH, **options)
 
 
-def read_chunks(
-    pieces: Iterable[bytes], engine: str, path: Path, window_ns: tuple[int, int] | None = None
-) -> RawEvents:
+def read_chunks(pieces: Iterable[bytes], engine: str, path: Path, part: Part | None = None) -> RawEvents:
     notes = Notes()
     if engine in ("python", "mending"):
-        python = PythonEngine(notes, window_ns, always_mend=engine == "mending")
+        python = PythonEngine(notes, part, always_mend=engine == "mending")
         return tokenise_chunks(pieces, path, notes=notes, engine=python)
-    return tokenise_chunks(pieces, path, notes=notes, isa=engine, window_ns=window_ns)
+    return tokenise_chunks(pieces, path, notes=notes, isa=engine, part=part)
 
 
 def rows(raw: RawEvents) -> list[dict[str, Any]]:
@@ -652,7 +650,7 @@ def test_all_engines_agree_on_all_real_traces(shared: Path) -> None:
 def test_only_the_window_is_kept(engine: str) -> None:
     items = [event(f"e{i}", 10 * i, dur=5, args={"i": i}) for i in range(10)]
     items.append({"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "p"}})
-    raw = read(json.dumps(items), engine, window_ns=(25_000, 40_000))
+    raw = read(json.dumps(items), engine, part=Part(25_000, 40_000))
     assert names(raw) == ["e2", "e3", "e4", "process_name"]
     assert [raw.args.of(i) for i in range(4)] == [{"i": 2}, {"i": 3}, {"i": 4}, {"name": "p"}]
     assert codes(raw) == {"outside-window": 7}

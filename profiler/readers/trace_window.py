@@ -1,0 +1,120 @@
+"""A window of a trace-event file, loaded without holding the rest.
+
+Reads:  what `chrome_trace` reads. Only events that touch the window are kept while the file is read (see
+        `trace_events.tokenise`), so memory is that of the part and of the distinct texts.
+Leaves: files whose part cannot be told from the part alone; for those the answer is None, and the caller
+        reads the whole.
+
+Times count from the first span of the whole file, which is known only at its end. It is guessed from the head
+of the file; where the guess was wrong, the file is read again. What explains the window from outside of it
+is fetched in one more reading: launches of its device work, by their ids, and what ran when spans began that
+reach into it. (A span ends with its caller at the latest: a frame whose return was lost does not reach as far as
+it says.)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from stallscope.profiler.builder import is_device_work
+from stallscope.profiler.ids import NO_ID, TEXT_ID_BASE
+from stallscope.profiler.part import FAR
+from stallscope.profiler.readers import chrome_trace, source
+from stallscope.profiler.readers.trace_events import Part, RawEvents, tokenise, tokenise_chunks
+from stallscope.profiler.session import Session
+from stallscope.profiler.timeline import NO_TIME, Int64, Timeline
+
+BEFORE_NS = 10_000_000
+"""How far before the window events are kept: most launches and callers of what is inside lie there."""
+_HEAD = 4 << 20
+_OTHER = "__xpu_profiler__"
+_NOT_WHOLE = ("several-documents", "span-not-closed", "async-not-closed")
+
+
+def read_window(path: Path, low_ns: int, high_ns: int) -> Session | None:
+    """A session of at least all that touches [low, high), in nanoseconds from the file's first span.
+
+    Its origin and every row in the window are those of the whole file's session. None where that is not sure.
+    Raises InputError as `chrome_trace.read` does.
+    """
+    guess = _origin(_head(path))
+    if guess is None:
+        return None
+    raw, origin = _read(path, guess, low_ns, high_ns)
+    if origin is not None and origin != guess:
+        raw, origin = _read(path, origin, low_ns, high_ns)
+    if origin is None:
+        return None
+    session = chrome_trace.interpret(raw, path.name, origin)
+    missing = _missing(session.timeline, low_ns, high_ns)
+    if missing is not None and (len(missing.ids) or len(missing.points)):
+        raw, _ = _read(path, origin, low_ns, high_ns, missing)
+        session = chrome_trace.interpret(raw, path.name, origin)
+    if missing is None or any(code in session.notes for code in _NOT_WHOLE):
+        return None
+    return session
+
+
+def _head(path: Path) -> RawEvents:
+    """The first few megabytes, of which only the earliest times are kept."""
+    opened = source.Source(path)
+
+    def some() -> Iterator[bytes]:
+        size = 0
+        for chunk in opened.chunks(ahead=False):
+            yield chunk
+            size += len(chunk)
+            if size > _HEAD:
+                return
+
+    return tokenise_chunks(some(), path, part=Part(NO_TIME + 1, NO_TIME + 1))
+
+
+def _origin(raw: RawEvents) -> int | None:
+    # the profiler's own threads are told by their id there, not by a category
+    if not raw.firsts or raw.strings.find(_OTHER) >= 0:
+        return None
+    return chrome_trace.first_of(raw.firsts)
+
+
+@dataclass(frozen=True)
+class _Missing:
+    """Ids of launches that are not loaded, and times whose callers may be missing, from the origin."""
+
+    ids: Int64
+    points: Int64
+
+
+def _read(
+    path: Path, origin: int, low: int, high: int, more: _Missing | None = None
+) -> tuple[RawEvents, int | None]:
+    part = Part(max(origin + low - BEFORE_NS, -FAR), min(origin + high, FAR))
+    if more is not None:
+        part = dataclasses.replace(part, ids=more.ids, points=more.points + origin)
+    raw = tokenise(path, part=part)
+    return raw, _origin(raw)
+
+
+def _missing(timeline: Timeline, low: int, high: int) -> _Missing | None:
+    """What explains the window and is not loaded; None where nobody can say."""
+    spans = timeline.spans
+    work = is_device_work(spans.kind) & (spans.start_ns < high) & (spans.end_ns > low)
+    if (spans.correlation[work] == NO_ID).any():
+        return None
+    unlinked = work & (spans.launch_row < 0)
+    ids = np.concatenate([spans.correlation[unlinked], spans.external_id[unlinked]])
+    ids = np.unique(ids[(ids != NO_ID) & (ids != 0)])
+    if (ids <= TEXT_ID_BASE).any():
+        return None
+    # whether a span still runs at the edge depends on what it was called by, which may have ended before
+    host = np.array([track.role != "device" for track in timeline.tracks] or [False])
+    over = host[spans.track] & (spans.start_ns < low - BEFORE_NS) & (spans.end_ns > low - BEFORE_NS)
+    return _Missing(ids, np.unique(spans.start_ns[over]))
+
+
+__all__ = ["BEFORE_NS", "read_window"]
