@@ -165,8 +165,8 @@ class Npu:
         out = np.full(len(spans), -1, np.int32)
         is_kernel = spans.kind == Kind.KERNEL
         table = np.full(max(len(self.timeline.strings), 1), -1, np.int32)
-        for code in np.unique(spans.category[is_kernel & (spans.category >= 0)]).tolist():
-            table[code] = self._core_code(self.timeline.strings[int(code)], sure=False)
+        for code in self._categories():
+            table[code] = self._core_code(self.timeline.strings[code], sure=False)
         named = is_kernel & (spans.category >= 0)
         out[named] = table[spans.category[named]]
         for key, sure in (("Task Type", False), ("Accelerator Core", True)):
@@ -175,6 +175,13 @@ class Npu:
                 known = np.array([self._core_code(str(v), sure) for v in values] + [-1], np.int32)[codes]
                 out = np.where(is_kernel & (known >= 0), known, out)
         return np.asarray(out, np.int32)
+
+    def _categories(self) -> list[int]:
+        """String codes of the categories that kernels have."""
+        spans = self.timeline.spans
+        return np.flatnonzero(
+            np.bincount(spans.category[(spans.kind == Kind.KERNEL) & (spans.category >= 0)])
+        ).tolist()
 
     def _core_code(self, text: str, sure: bool) -> int:
         text = text.upper().replace("AICPU", "AI_CPU")
@@ -187,8 +194,8 @@ class Npu:
         """Kernels that ran on cores of whichever kind, not on AI CPUs. Shape (n,)."""
         spans = self.timeline.spans
         table = np.zeros(max(len(self.timeline.strings), 1), bool)
-        for code in np.unique(spans.category[(spans.kind == Kind.KERNEL) & (spans.category >= 0)]).tolist():
-            table[code] = self.timeline.strings[int(code)].upper() in CORES
+        for code in self._categories():
+            table[code] = self.timeline.strings[code].upper() in CORES
         on_core = (spans.kind == Kind.KERNEL) & (spans.category >= 0) & table[np.maximum(spans.category, 0)]
         return np.asarray(on_core | np.isin(self.core, [self.core_names.index(c) for c in CORES]), np.bool_)
 

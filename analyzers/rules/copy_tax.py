@@ -151,9 +151,9 @@ def _operator(run: Run, part: Part) -> str:
 
 def _neighbours(run: Run, rows: npt.NDArray[np.int64]) -> tuple[str, str] | None:
     """The operator types that some NPU kernels most often stand between on their stream; None on other devices."""
-    codes, texts = run.npu.types
     if not run.npu.present or len(rows) == 0:
         return None
+    codes, texts = run.npu.types
     spans = run.timeline.spans
     kernel = run.work.device_rows[spans.kind[run.work.device_rows] == Kind.KERNEL]
     kernel = kernel[np.lexsort((spans.start_ns[kernel], spans.track[kernel]))]
