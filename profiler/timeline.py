@@ -173,6 +173,10 @@ class ArgStore:
         tag, value = self.tag[at], self.value[at]
         whole = tag == ARG_INT
         out[self.event[at[whole]]] = value[whole]
+        real = np.flatnonzero(tag == ARG_FLOAT)
+        floats = value[real].view(np.float64)
+        exact = (np.floor(floats) == floats) & (np.abs(floats) < 2.0**53)  # 77.0, as tables write ids
+        out[self.event[at[real[exact]]]] = floats[exact].astype(np.int64)
         text = (tag == ARG_STRING) | (tag == ARG_BIGINT)
         for i in at[text]:
             code = int(self.value[i])

@@ -293,3 +293,15 @@ def test_calls_of_any_runtime_are_launches(case: Case, category: str) -> None:
     )
 
     assert (report.headline.launches, report.headline.unlinked_device_events) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    "text", ["77", "77.0", "7.7e1", '"77"', "9007199254740993", "18446744073709551615", '"0x4d"', "-3"]
+)
+def test_an_id_links_however_it_is_written(case: Case, text: str) -> None:
+    events = [call("cudaLaunchKernel", 1000, 5, 1), kernel("k", 1020, 9, 1), call("cudaLaunchKernel", 1100, 5, 2),
+              kernel("z", 1120, 9, 2)]  # fmt: skip
+    written = json.dumps({"traceEvents": events}).replace('"correlation": 1}', f'"correlation": {text}}}')
+    session, _ = case.read(written)
+
+    assert launches(session) == [("k", -1, 20.0), ("z", -1, 20.0)]
