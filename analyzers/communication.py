@@ -269,6 +269,19 @@ class Communication:
         last = min(lengths, key=lambda r: lengths[r])
         return last if last != rank and 2 * lengths[last] <= lengths[rank] else -1
 
+    @cached_property
+    def computing(self) -> dict[int, int]:
+        """What each rank computed in the steps that all ranks recorded (ns), by the profilers' own step tables; empty
+        for one rank."""
+        tables: dict[int, dict[int, int]] = {}
+        for rank in self.ranks:
+            rows = rank.get("step_trace_time") or rank.get("steps") or []
+            tables[int(rank.get("rank", -1))] = {
+                int(r.get("step", -1)): int(r.get("computing_ns", 0)) for r in rows
+            }
+        steps = set.intersection(*(set(t) for t in tables.values())) if len(tables) > 1 else set()
+        return {rank: sum(t[s] for s in steps) for rank, t in tables.items()} if steps else {}
+
     # -- links ---------------------------------------------------------------------------------------
 
     @cached_property

@@ -54,6 +54,9 @@ KNOWN = 0.9
 SAME_PEER = 0.8
 """Share of the waiting that must be for one rank to name it."""
 
+UNEVEN = 1.1
+"""Ranks that compute this many times as much as others are told; the Ascend advisor tells 5 % of the mean."""
+
 CODE = "CC601"
 NEEDS = {"device", "trusted_device"}
 
@@ -134,7 +137,7 @@ def _finding(
         where=Where(place.python if place else "", place.operator if place else "", name),
         detail=(
             f"{len(rows)} calls; {share(lost, run.steady_span_ns(view))} of the device's time nothing runs beside them. "
-            f"{told.text(lost)}"
+            f"{told.text(lost)}{_uneven(run) if late else ''}"
         ),
         advice=_advice(told, late, paired),
         evidence=tuple(
@@ -142,6 +145,20 @@ def _finding(
             for r in longest.tolist()
         ),
         facts=facts,
+    )
+
+
+def _uneven(run: Run) -> str:
+    """Which rank computes most and which least, where that differs much; with a space before it."""
+    computing = run.communication.computing
+    if not computing:
+        return ""
+    most, least = max(computing, key=lambda r: computing[r]), min(computing, key=lambda r: computing[r])
+    if computing[most] < UNEVEN * computing[least]:
+        return ""
+    return (
+        f" The ranks compute unevenly: rank {most} {duration(computing[most])}, rank {least} "
+        f"{duration(computing[least])} in the same steps."
     )
 
 

@@ -114,3 +114,24 @@ def test_links_and_packets_of_real_recordings_cost_next_to_nothing(
     report = analyze(session, {code: RULES[code]})
 
     assert [r.status for r in report.rules] == ["clean"]
+
+
+def test_ranks_that_compute_unevenly_are_named_beside_the_waiting() -> None:
+    """Step tables of three ranks: the second stage of a pipeline computes 400 us, the first 230."""
+    entry = {"name": "hcom_batchSendRecv__1_4_1", "group": "1", "step": 3, "start_us": 100.0, "elapse_ns": 200_000,
+             "wait_ns": 0, "links": [{"transport": "HCCS", "transit_ns": 20_000}]}  # fmt: skip
+    ranks = [
+        {"rank": rank, "step_trace_time": [{"step": 3, "computing_ns": ns}]}
+        for rank, ns in ((0, 230_000), (1, 231_000), (3, 400_000))
+    ]
+    session = timeline(
+        """
+        rank0.host     rt:"Node@launch"@2..6#1 rt:"Node@launch"@12..16#2
+        rank0.stream7  kernel:MatMulV3@8..100#1 coll:"hcom_batchSendRecv__1_4_1"@100..300#2 kernel:MatMulV3@301..400
+        """,
+        ascend={"ranks": [ranks[0] | {"communication": [entry]}, *ranks[1:]]},
+    )
+
+    (finding,) = analyze(session, {"CC601": RULES["CC601"]}).findings
+
+    assert finding.detail.endswith("rank 3 400 us, rank 0 230 us in the same steps.")
