@@ -70,7 +70,7 @@ class Trust:
     @cached_property
     def checks(self) -> list[Check]:
         """The checks that mean something for this recording, the gravest first."""
-        found: list[Check | None] = [self._lost_records(), self._overhead()]
+        found: list[Check | None] = [self._lost_records(), self._overhead(), self._settings()]
         if "device" in self.run.has:
             found += [self._linked(), self._lost_launches(), self._capture(), self._before(), self._clocks(),
                       self._unexplained(), self._few()]  # fmt: skip
@@ -133,6 +133,22 @@ class Trust:
         if value >= OVERHEAD_BAD:
             return Check("overhead", "bad", value, f"{text}: what the host did is not judged", HOST)
         return Check("overhead", "note" if value >= OVERHEAD_NOTE else "ok", value, text)
+
+    def _settings(self) -> Check | None:
+        """Settings of torch_npu's profiler that slow the host down while it records."""
+        if "operators" not in self.run.has:
+            return None
+        ranks = self.run.communication.ranks
+        slow = [
+            k
+            for k in ("with_stack", "with_modules", "profile_memory")
+            if any(r.get(k) is True for r in ranks)
+        ]
+        if "with_stack" not in slow and "with_modules" not in slow:
+            return None
+        return Check("settings", "note", len(slow),
+                     f"recorded with {', '.join(slow)}: operators take the host longer than they do without",
+                     count=len(slow))  # fmt: skip
 
     # -- launches and device records -----------------------------------------------------------------
 

@@ -11,6 +11,7 @@ import pytest
 from stallscope.analyzers import analyze
 from stallscope.analyzers.finding import Finding, Report
 from stallscope.profiler.readers import load
+from support.lanes import timeline
 
 AT = 1_715_594_400_000_000
 PYTHON, GC, CANN, NPU = 4242, 4242 << 10 | 1 << 5, 4242 << 10 | 7 << 5, 4242 << 10 | 13 << 5
@@ -175,3 +176,22 @@ def test_a_setting_that_is_right_or_costs_nothing_is_not_named(
     found = report(tmp_path, (call, CANN, MAIN, 150, 790), env={variable: value})
 
     assert [r.status for r in found.rules if r.code == "EV901"] == ["clean"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [({"with_stack": True, "profile_memory": True}, "recorded with with_stack, profile_memory:"),
+     ({"with_modules": True}, "recorded with with_modules:"), ({"profile_memory": True}, None), ({}, None)],
+)  # fmt: skip
+def test_settings_that_slow_the_host_down_are_told(settings: dict[str, bool], text: str | None) -> None:
+    session = timeline(
+        """
+        host     op:"aten::mm"@0..10 rt:"Node@launch"@2..6#1
+        stream7  kernel:MatMulV3@8..50#1
+        """,
+        ascend={"ranks": [{"rank": 0, **settings}]},
+    )
+
+    told = [n.text for n in analyze(session).notes if n.code == "trust-settings"]
+
+    assert len(told) == (text is not None) and all(t.startswith(text or "") for t in told)
