@@ -27,7 +27,7 @@ from stallscope.analyzers import kernelwords
 from stallscope.analyzers.finding import Finding, Where
 from stallscope.analyzers.gain import saving
 from stallscope.analyzers.models.call import parse_dtype
-from stallscope.analyzers.npu import AI_CPU, CORES, KernelGroup
+from stallscope.analyzers.npu import AI_CPU, CORES, KernelGroup, op_type
 from stallscope.analyzers.registry import NotAnalysable, limit
 from stallscope.analyzers.units import duration, share
 
@@ -121,6 +121,7 @@ def _finding(
         phase=worst.phase,
         where=Where(kernelwords.python_of(run, row), run.npu.operator_of(row), worst.kernel),
         detail=_detail(run, same, len(rows), total, host, on_cores, types)
+        + _own_table(run, worst.op_type)
         + f" On AI cores the run would be up to {duration(saved.ns)} shorter ({saved.text}).",
         advice=_advice(worst.op_type, types),
         evidence=kernelwords.evidence(run, rows),
@@ -130,10 +131,30 @@ def _finding(
     )
 
 
-def _on_cores_ns(run: Run, op_type: str) -> int:
+def _on_cores_ns(run: Run, kind: str) -> int:
     """What a kernel of this operator took on AI cores in this recording, 0 where none did."""
-    there = [g for g in run.npu.groups if g.op_type == op_type and g.core in CORES]
+    there = [g for g in run.npu.groups if g.op_type == kind and g.core in CORES]
     return sum(g.total_ns for g in there) // max(sum(g.calls for g in there), 1)
+
+
+def _own_table(run: Run, kind: str) -> str:
+    """What the profiler's own AI CPU table (Level2) says of an operator type, as a sentence; "" if nothing."""
+    ascend = run.session.facts.get("ascend", {})
+    ranks = ascend.get("ranks", []) if isinstance(ascend, dict) else []
+    rows = [
+        row for rank in ranks for row in rank.get("aicpu", []) if op_type(str(row.get("node", ""))) == kind
+    ]
+    parts = [
+        (sum(max(int(row.get(key) or 0), 0) for row in rows), word)
+        for key, word in (
+            ("compute_ns", "computing"),
+            ("memcpy_ns", "copying"),
+            ("dispatch_ns", "dispatching"),
+        )
+    ]
+    if not any(ns for ns, _ in parts):
+        return ""
+    return f" The AI CPU spent {', '.join(f'{duration(ns)} {word}' for ns, word in parts)}."
 
 
 def _detail(
@@ -153,13 +174,13 @@ def _detail(
     return text
 
 
-def _advice(op_type: str, types: list[str]) -> str:
+def _advice(kind: str, types: list[str]) -> str:
     slow = [(t, SLOW_TYPES[d]) for t in types if (d := parse_dtype(t)) in SLOW_TYPES]
-    if op_type in VALUE_SIZED:
+    if kind in VALUE_SIZED:
         return "Replace it by a mask or `torch.where`: the size of its result depends on values."
     if slow:
         told, instead = slow[0]
         return f"Cast its {told} input to {instead} before this operator, if the values fit."
-    if op_type in INDEXING:
+    if kind in INDEXING:
         return "Index by `gather`, `index_select` or a mask with `where`, which have kernels for AI cores."
     return "Use an operator or an input type that has a kernel for AI cores."

@@ -170,6 +170,23 @@ def test_the_table_names_what_bound_each_kernel() -> None:
     )
 
 
+def test_the_ai_cpu_finding_uses_the_profilers_own_table() -> None:
+    facts = {
+        "ranks": [
+            {"aicpu": [{"node": "Cumsum", "compute_ns": 150_000, "memcpy_ns": 20_000, "dispatch_ns": 9_000}]}
+        ]
+    }
+    session = timeline(
+        'stream7 kernel:aclnnCumsum@0..200{Accelerator Core=AI_CPU;Type=Cumsum;Input Data Types=["DOUBLE"]}',
+        devices=NPU,
+        ascend=facts,
+    )
+    (finding,) = analyze(session, {"NP801": RULES["NP801"]}).findings
+
+    assert "The AI CPU spent 150 us computing, 20.0 us copying, 9.00 us dispatching." in finding.detail
+    assert finding.advice == "Cast its DOUBLE input to float32 before this operator, if the values fit."
+
+
 # -- fused operators ---------------------------------------------------------------------------------
 
 
