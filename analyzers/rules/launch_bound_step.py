@@ -31,6 +31,7 @@ from stallscope.analyzers.pricing import as_graphs, price
 from stallscope.analyzers.registry import limit
 from stallscope.analyzers.replay import GRAPH_GAP_NS
 from stallscope.analyzers.units import duration, share
+from stallscope.profiler import intervals
 from stallscope.profiler.kinds import Kind
 from stallscope.profiler.timeline import Bool
 
@@ -90,7 +91,7 @@ def _device(run: Run, account: IdleAccount, limits: Limits) -> Iterator[Finding]
         return
     loss = everything[0]
     needed = limits.min_share_prefill if loss.phase == "prefill" else limits.min_share
-    steps = run.steady_steps(loss.phase) if loss.phase else 0
+    steps = run.steady_steps(loss.phase) - _unlinked_steps(run, account, loss)[0] if loss.phase else 0
     if loss.share < needed or rates[0] < limits.min_launches * max(steps, 1):
         return
     yield _finding(run, account, loss, mask, rates)
@@ -140,6 +141,8 @@ def _finding(
     replays = max(run.steady_steps(loss.phase) if loss.phase else 1, 1)
     bound = max(loss.lost_ns - GRAPH_GAP_NS * len(loss.gaps) - GRAPH_START_NS * replays, 0)
     worth = price(run, bound, as_graphs(run, loss.phase))
+    unlinked, more = _unlinked_steps(run, account, loss)
+    lost, saved = loss.lost_ns + more, min(bound, worth.ns)
     parts = {
         cause.key: int(pieces.dur_ns[mask & (pieces.activity == cause)].sum())
         for cause in (Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH_PATH, Cause.UNRECORDED, Cause.QUEUE_LATENCY)
@@ -149,7 +152,11 @@ def _finding(
         "launches": launches, "launch_to_launch_ns": between, "median_kernel_ns": kernel, "gaps": len(loss.gaps),
         "split_ns": parts,
     }  # fmt: skip
-    steps = facts.get("steps", 0)
+    if unlinked:
+        facts |= {"steps_without_launches": unlinked, "per_step_ns": facts["per_step_ns"] * facts["steps"]
+                  // (facts["steps"] - unlinked)}  # fmt: skip
+        facts |= {"per_token_ns": facts["per_step_ns"]} if "per_token_ns" in facts else {}
+    steps = facts.get("steps", 0) - unlinked
     count = f"{launches // steps} kernels a step" if steps else f"{launches} kernels"
     span = run.steady_span_ns(account.view)
     named = {Cause.PYTHON.key: "Python", Cause.DISPATCH.key: "operator dispatch", Cause.LAUNCH_PATH.key: "launch path",
@@ -163,17 +170,17 @@ def _finding(
         name="launch-bound-step",
         title=(
             f"{'Prefill' if loss.phase == 'prefill' else 'Decode' if loss.phase == 'decode' else 'The run'} is launch-bound: "
-            f"the device idles {amount(loss.lost_ns, facts, loss.phase)} waiting for single launches"
+            f"the device idles {amount(lost, facts, loss.phase)} waiting for single launches"
         ),
-        lost_ns=loss.lost_ns,
-        recoverable_ns=min(bound, worth.ns),
+        lost_ns=lost,
+        recoverable_ns=saved * lost // max(loss.lost_ns, 1),
         confidence="high" if loss.share >= 0.3 and between >= 2 * kernel else "medium",
         phase=loss.phase,
         where=place.where(),
         detail=(
             f"{count} launched one by one; the host takes {duration(between)} from launch to launch, the median kernel "
             f"{duration(kernel)}. Idle in {len(loss.gaps)} short gaps: {share(loss.lost_ns, span)} of the device's time "
-            f"({split}).{_queue(run, account)}"
+            f"({split}).{_queue(run, account)}{_unlinked_text(unlinked, more)}"
         ),
         advice="Replay the step from a captured graph, compile it into fewer kernels, or batch more per step.",
         evidence=evidence(run, loss, "idle at launch pace"),
@@ -186,6 +193,32 @@ def _queue(run: Run, account: IdleAccount) -> str:
     """Which side of an NPU's task queue is the slow one, as a sentence with a space before it; "" for none."""
     text = run.task_queues[account.view.device].text() if run.communication.ranks else ""
     return f" {text}" if text else ""
+
+
+def _unlinked_steps(run: Run, account: IdleAccount, loss: Loss) -> tuple[int, int]:
+    """Steps of the phase whose launches were all lost, and how much of the unexplained idle time in them is like the
+    loss of a step with launches."""
+    series = next((s for s in run.series if s.phase == loss.phase), None)
+    if series is None or not loss.by_phase.get(loss.phase):
+        return 0, 0
+    rows, pieces = account.view.rows, account.pieces
+    linked = np.unique(run.step_of_row[rows[run.timeline.spans.launch_row[rows] >= 0]])
+    known = {id(run.steps[i]) for i in linked[linked >= 0].tolist()}
+    steady = series.steps[series.warm_up :]
+    lost = [s for s in steady if id(s) not in known]
+    if not lost or len(lost) == len(steady):
+        return 0, 0
+    times = intervals.union(np.array([s.start_ns for s in lost]), np.array([s.end_ns for s in lost]))
+    unknown = pieces.cause == Cause.UNEXPLAINED
+    idle = int(intervals.covered(times, pieces.start_ns[unknown], pieces.end_ns[unknown]).sum())
+    return len(lost), min(idle, len(lost) * loss.by_phase[loss.phase] // (len(steady) - len(lost)))
+
+
+def _unlinked_text(steps: int, idle_ns: int) -> str:
+    if not idle_ns:
+        return ""
+    which = f"{steps} more steps" if steps > 1 else "one more step"
+    return f" Of {which} no launch was recorded: {duration(idle_ns)} idle there are taken for the same."
 
 
 def _busiest(run: Run, account: IdleAccount, mask: Bool) -> Place:
