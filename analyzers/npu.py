@@ -17,6 +17,7 @@ import numpy.typing as npt
 from stallscope.analyzers.models.call import bits, parse_dtype
 from stallscope.analyzers.pipes import PIPES, SIDES, Pipes
 from stallscope.analyzers.registry import NotApplicable
+from stallscope.analyzers.units import size
 from stallscope.analyzers.work import Group, grid_blocks
 from stallscope.profiler import kernels
 from stallscope.profiler.kinds import Kind
@@ -276,12 +277,15 @@ class Npu:
         both = all(any(r > UNUSED for (side, _), r in ratios.items() if side == s) for s in ("aic", "aiv"))
         return Pipes(ratios, both and self.core_of(int(rows[0])) in MIXED)
 
+    @cached_property
+    def _byte_keys(self) -> list[str]:
+        """Columns of bytes to and from device memory; databases tell no unit, so theirs are not used."""
+        return [k for k in self.timeline.args.keys if k.endswith("main_memory_datas(KB)")]
+
     def moved_bytes(self, rows: Rows) -> int | None:
         """Bytes that these kernels moved to and from device memory (MemoryAccess), None where not recorded."""
-        # databases tell no unit
-        keys = [k for k in self.timeline.args.keys if k.endswith("main_memory_datas(KB)")]
         total, known = 0.0, np.zeros(len(rows), bool)
-        for key in keys:
+        for key in self._byte_keys:
             values = self.numbers(key)[rows]
             known |= np.isfinite(values)
             total += float(np.nansum(np.maximum(values, 0)))
@@ -473,7 +477,7 @@ class Npu:
     def words(self, group: Group) -> str:
         """What pipes and layout tell of a work group's longest kernel, as a sentence to append; "" if nothing."""
         if group.pipes is None:
-            return ""
+            return self._moved_words(group)
         text = f" {group.pipes.text[0].upper()}{group.pipes.text[1:]}"
         told = self.timeline.arguments(self._longest(group))
         lists = [told.get(k) for k in ("Input Shapes", "Input Data Types", "Input Formats")]
@@ -481,6 +485,13 @@ class Npu:
         if group.pipes.bound == "memory-bound" and operand is not None and not operand.aligned:
             text += f"; the rows of its largest operand are {operand.row_bytes} bytes, no multiple of {BURST_BYTES}"
         return f"{text}."
+
+    def _moved_words(self, group: Group) -> str:
+        """What MemoryAccess tells: only one group of counters is recorded at a time, so it stands alone."""
+        if group.moved_bytes is None or group.cost is None or not group.cost.bytes:
+            return ""
+        times = group.moved_bytes / (group.cost.bytes * group.calls)
+        return f" Its kernels moved {size(group.moved_bytes)}, {times:.1f} times what their operands hold."
 
     def _longest(self, group: Group) -> int:
         return int(group.rows[np.argmax(self.timeline.spans.dur_ns[group.rows])])

@@ -18,12 +18,15 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from stallscope.analyzers.models.call import Cost
-from stallscope.analyzers.models.roofline import LOW, TARGET, RooflinePoint, far_from_roofs
+from stallscope.analyzers.models.roofline import IMPOSSIBLE, LOW, TARGET, RooflinePoint, far_from_roofs
+from stallscope.analyzers.units import size
 
 Bound = Literal["cube-bound", "vector-bound", "memory-bound", "feed-bound", "scalar-bound", "unbound"]
 
 BUSY = 0.80
 """Share of its cycles from which on a pipe binds (msprof-analyze)."""
+AGAIN = 1.5
+"""From this many times its operands' bytes on, a kernel reads them more than once."""
 IN_TURN = 0.90
 """Reading and writing together, for vector kernels that do one after the other (msprof-analyze)."""
 
@@ -119,6 +122,30 @@ class Pipes:
         read, written = self.ratios.get(("aiv", "mte2"), 0.0), self.ratios.get(("aiv", "mte3"), 0.0)
         cube = max((r for (side, _), r in self.ratios.items() if side == "aic"), default=0.0)
         return read + written >= IN_TURN and cube < BUSY and not self.mixed
+
+
+def with_bytes(point: RooflinePoint, moved: int | None, cost: Cost, duration_ns: int) -> RooflinePoint:
+    """A roofline point with the bytes that a call was measured to move (MemoryAccess), where shapes could not tell.
+
+    Shapes give the least a kernel must move. One that moved more, at the speed of memory, waits for memory; one that
+    moved more than its operands hold reads them again and again.
+    """
+    if (
+        moved is None
+        or point.peak_bytes is None
+        or point.verdict not in ("unknown", "inefficient", "latency-bound")
+    ):
+        return point
+    share = moved / (duration_ns / 1e9) / point.peak_bytes.value
+    again = (
+        f", {moved / cost.bytes:.1f} times what its operands hold"
+        if cost.bytes and moved > AGAIN * cost.bytes
+        else ""
+    )
+    reason = f"{point.reason}; it moved {size(moved)}{again}, at {share:.0%} of the bandwidth"
+    if point.verdict == "unknown" and LOW <= share <= IMPOSSIBLE:
+        return replace(point, verdict="memory-bound", reason=reason)
+    return replace(point, reason=reason)
 
 
 def with_pipes(

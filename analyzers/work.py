@@ -20,7 +20,7 @@ from stallscope.analyzers.models.attribution import FAMILIES, Attribution, attri
 from stallscope.analyzers.models.call import Cost, StepTokens
 from stallscope.analyzers.models.family import Family
 from stallscope.analyzers.models.roofline import RooflinePoint, roofline
-from stallscope.analyzers.pipes import Pipes, with_pipes
+from stallscope.analyzers.pipes import Pipes, with_bytes, with_pipes
 from stallscope.profiler import kernels
 from stallscope.profiler.kinds import DEVICE_WORK, Kind
 from stallscope.profiler.notes import Note
@@ -86,6 +86,8 @@ class Group:
     """Cores of the kind the longest kernel runs on, None where not known."""
     pipes: Pipes | None = None
     """How busy the pipes of an NPU's cores were in the longest kernel, None where not recorded."""
+    moved_bytes: int | None = None
+    """Bytes that all kernels of the calls were measured to move (MemoryAccess), None where not recorded."""
 
     @property
     def mean_ns(self) -> int:
@@ -252,11 +254,13 @@ class Work:
         chip, rows = self.run.chips.get(device), _ranges(calls.rows, calls.starts, members)
         cores = self.run.npu.cores_of(longest) or (chip.cores if chip is not None else None)
         pipes = self.run.npu.pipes(rows[self.timeline.spans.name[rows] == self.timeline.spans.name[longest]])
+        moved = self.run.npu.moved_bytes(rows)
         point = None
         if cost is not None:
             mean = total // len(members)
             point = roofline(cost, mean, chip, kernel=kernel, blocks=blocks, cores=cores)
             point = with_pipes(point, pipes, cost, mean, blocks, cores)
+            point = with_bytes(point, moved // len(members) if moved is not None else None, cost, mean)
         text = calls.texts[int(calls.shapes[head])] if calls.shapes[head] >= 0 else ""
         return Group(
             operator=calls.texts[int(calls.operator[head])],
@@ -274,6 +278,7 @@ class Work:
             op_row=int(calls.op_row[head]),
             cores=cores,
             pipes=pipes,
+            moved_bytes=moved,
         )
 
     def _bare_groups(self) -> list[Group]:

@@ -17,7 +17,7 @@ from stallscope.analyzers.models.chips import find_chip
 from stallscope.analyzers.models.family import Family
 from stallscope.analyzers.models.roofline import roofline
 from stallscope.analyzers.npu import op_type
-from stallscope.analyzers.pipes import Pipes, with_pipes
+from stallscope.analyzers.pipes import Pipes, with_bytes, with_pipes
 from stallscope.analyzers.run import Run
 from stallscope.profiler.readers import load
 from support.lanes import timeline
@@ -338,3 +338,29 @@ def test_a_point_without_pipes_stays_as_it_is() -> None:
     point = roofline(cost, 100_000, find_chip("Ascend910B3"))
 
     assert with_pipes(point, None, cost, 100_000) == point == replace(point)
+
+
+def test_measured_bytes_prove_that_memory_binds_where_shapes_hide_the_work() -> None:
+    hidden = Cost(10**9, 10**6, 0, "bf16", Family.ATTENTION, "lower bound", "the cache is hidden", "matrix")
+    chip = find_chip("Ascend910B3")
+    point = roofline(hidden, 100_000, chip)
+    assert point.verdict == "unknown"
+
+    # 130 MB in 100 us are 81 % of 1.6 TB/s
+    told = with_bytes(point, 130_000_000, hidden, 100_000)
+    assert (told.verdict, told.gain_ns) == ("memory-bound", None)
+    assert "130.0 times what its operands hold, at 81% of the bandwidth" in told.reason
+    assert with_bytes(point, 10_000_000, hidden, 100_000).verdict == "unknown"
+    assert with_bytes(point, None, hidden, 100_000) == point
+
+
+def test_a_slow_kernel_says_how_often_it_moved_its_operands() -> None:
+    session = timeline(
+        """
+        stream7 kernel:"aclnnMatmul_MatMulV3Common_MatMulV3"@0..1000{Accelerator Core=AI_CORE;Type=MatMulV3;Block Num=20;Input Shapes=[[4096,4096],[4096,4096]];Input Data Types=["DT_BF16","DT_BF16"];Output Shapes=[[4096,4096]];Output Data Types=["DT_BF16"];aic_read_main_memory_datas(KB)=294912.0;aic_write_main_memory_datas(KB)=98304.0}
+        """,
+        devices={"0": {"vendor": "Ascend", "name": "Ascend910B3", "aic_cores": 20, "aiv_cores": 40}},
+    )
+    (finding,) = analyze(session, {"MB302": RULES["MB302"]}).findings
+
+    assert "moved 384.0 MiB, 4.0 times what their operands hold" in finding.detail
