@@ -483,10 +483,29 @@ def grouped(*columns: npt.NDArray[Any]) -> tuple[npt.NDArray[np.intp], npt.NDArr
     heads = np.flatnonzero(changed)
     code = np.zeros(len(heads), np.int64)
     for column in columns:
-        distinct, inverse = np.unique(column[heads], return_inverse=True)
-        code = code * len(distinct) + inverse.reshape(-1)
-    _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
-    return np.repeat(inverse.reshape(-1), np.diff(np.append(heads, n))), heads[first]
+        inverse, count = _ranked(column[heads])
+        code = code * count + inverse
+    group, count = _ranked(code)
+    first = np.zeros(count, np.intp)
+    first[group[::-1]] = np.arange(len(heads) - 1, -1, -1)
+    return np.repeat(group, np.diff(np.append(heads, n))), heads[first]
+
+
+def _ranked(values: npt.NDArray[Any]) -> tuple[npt.NDArray[np.intp], int]:
+    """The place of each value among the distinct ones, ascending, and how many there are."""
+    if len(values) == 0:
+        return np.zeros(0, np.intp), 0
+    low = int(values.min())
+    width = int(values.max()) - low + 1
+    if width > 4 * len(values) + (1 << 16):
+        distinct, inverse = np.unique(values, return_inverse=True)
+        return inverse.reshape(-1), len(distinct)
+    # codes and lane numbers are small: a table of what occurs costs less than sorting
+    offset = values.astype(np.int64) - low
+    present = np.zeros(width, bool)
+    present[offset] = True
+    place = np.cumsum(present) - 1
+    return place[offset], int(place[-1]) + 1
 
 
 def used_codes(codes: npt.NDArray[Any], size: int) -> list[int]:

@@ -278,7 +278,7 @@ def _read_large(path: Path, data: bytes) -> Table | None:
     try:
         read = arrow_csv.read_csv(
             pa.BufferReader(data),
-            read_options=arrow_csv.ReadOptions(column_names=names, skip_rows=1, block_size=8 << 20),
+            read_options=arrow_csv.ReadOptions(column_names=names, skip_rows=1, block_size=1 << 20),
             parse_options=arrow_csv.ParseOptions(newlines_in_values=True, invalid_row_handler=skip),
             convert_options=arrow_csv.ConvertOptions(
                 column_types=dict.fromkeys(names, pa.dictionary(pa.int32(), pa.string())),

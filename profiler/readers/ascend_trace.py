@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -441,7 +442,7 @@ class Trace:
         kind[is_call] = Kind.RUNTIME
         category[is_call] = self._levels(events[is_call])
         connection = np.full(len(events), NO_ID, np.int64)
-        connection[is_call] = self._connections()[events[is_call]]
+        connection[is_call] = self._connections[events[is_call]]
         queue = kind == Kind.QUEUE
         connection[queue] = raw.args.ids("correlation_id", len(raw))[events[queue]]
         numbers[events] = self.rank.builder.add(
@@ -583,7 +584,7 @@ class Trace:
         tasks = events[role == HARDWARE]
         ops = events[role == GROUPS]
         ops = ops[self._is_group_op(ops)]
-        connection = self._connections()
+        connection = self._connections
         context = raw.args.ints("Subtask Id", n, NO_CONTEXT)
         task_rows = DeviceTasks(
             start_ns=raw.ts_ns[tasks],
@@ -645,6 +646,7 @@ class Trace:
         digits = re.search(r"(\d{1,9})", self.threads.get((pid, tid), ""))
         return int(digits[1]) if digits else max(int(tid), 0) if abs(int(tid)) < 1 << 30 else 0
 
+    @cached_property
     def _connections(self) -> Int64:
         """The connection id of every event; -1 and 2^32-1 mean none."""
         ids = self.raw.args.ids("connection_id", len(self.raw))
@@ -656,7 +658,7 @@ class Trace:
         self, calls: npt.NDArray[np.intp], work: npt.NDArray[np.intp], numbers: Int64
     ) -> None:
         raw = self.raw
-        ids = self._connections()
+        ids = self._connections
         levels = self._levels(calls)
         order = np.full(len(self.texts), 5, np.int8)
         for level, place in ascend_links.LEVEL_ORDER.items():
