@@ -1,10 +1,10 @@
 """What it costs to load and analyse a trace of a gigabyte, against a floor and against other tools.
 
-    python benchmarks/load.py TRACE [TRACE ...] [--size 1000] [--hta PYTHON] [--keep FILE]
+    python benchmarks/load.py TRACE [TRACE ...] [--size 1000] [--hta PYTHON] [--keep FOLDER] [--ten-million]
 
 Real traces are repeated, with their times and ids shifted, into one .json.gz of at least `--size` megabytes
 in the producer's own layout. Each contender then runs in a process of its own, so that CPU seconds (user and
-system) and peak memory are its own; each runs `--rounds` times in turns, and the median is printed.
+system) and peak memory are its own; each runs `--rounds` times in turns, and the one with the least CPU counts.
 
     inflate    gzip decoding alone
     floor      gzip decoding and the bare tokeniser: every byte parsed, nothing kept
@@ -12,10 +12,14 @@ system) and peak memory are its own; each runs `--rounds` times in turns, and th
     load       to a timeline: the call tree, launch links and device lanes made
     rules      load, and all rules
     html       load, all rules, and the HTML report
-    msgspec, orjson   decode the same bytes to Python objects, as a reference
+    quarter    as load and as html, of a trace with a quarter of the events
+    kernels    the interval kernels, in nanoseconds per item, on the columns of this trace
+    msgspec, orjson   decode the same bytes to Python objects, as a reference; without the inflating
     hta        HolisticTraceAnalysis; --hta names the Python of an environment that has it
+    ten        with --ten-million: as html, of a trace of ten million events
 
-Needs the `isal` package for the floor. Nothing is fetched.
+Then every target is printed with what was measured and whether it is reached. Needs the `isal` package for the
+floor. Nothing is fetched.
 """
 
 from __future__ import annotations
@@ -24,12 +28,11 @@ import argparse
 import json
 import os
 import re
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -100,8 +103,8 @@ def _ns(text: bytes) -> int:
     return int(whole) * 1000 + int((part + b"000")[:3])
 
 
-def make(traces: list[Path], out: Path, size: int) -> tuple[int, int]:
-    """Write at least `size` bytes of JSON, gzipped; returns (events, bytes)."""
+def make(traces: list[Path], out: Path, size: int, least_events: int) -> tuple[int, int]:
+    """Write at least `size` bytes of JSON and so many events, gzipped; returns (events, bytes)."""
     import zlib
 
     templates = [Template(path) for path in traces]
@@ -120,7 +123,7 @@ def make(traces: list[Path], out: Path, size: int) -> tuple[int, int]:
         file.write(squeeze.compress(start))
         written += len(start)
         first = True
-        while written < size:
+        while written < size or events < least_events:
             for template in templates:
                 body = b",\n  ".join(template.events(clock, ids))
                 body = body if first else b",\n  " + body
@@ -202,16 +205,57 @@ def _inflated(path: Path) -> bytes:
     return b"".join(Source(path).chunks())
 
 
-def one_msgspec(path: Path) -> str:
+def _alone(decode: Callable[[bytes], Any], path: Path) -> dict[str, Any]:
+    """The CPU of the decoder alone; inflating is not its business."""
+    text = _inflated(path)
+    start = time.process_time()
+    events = len(decode(text)["traceEvents"])
+    return {"cpu": time.process_time() - start, "said": f"{events} dicts (decoding alone)"}
+
+
+def one_msgspec(path: Path) -> dict[str, Any]:
     import msgspec
 
-    return f"{len(msgspec.json.decode(_inflated(path))['traceEvents'])} dicts"
+    return _alone(msgspec.json.decode, path)
 
 
-def one_orjson(path: Path) -> str:
+def one_orjson(path: Path) -> dict[str, Any]:
     import orjson
 
-    return f"{len(orjson.loads(_inflated(path))['traceEvents'])} dicts"
+    return _alone(orjson.loads, path)
+
+
+def one_kernels(path: Path) -> dict[str, Any]:
+    """Nanoseconds of CPU per item, the least of five runs each."""
+    import numpy as np
+
+    from stallscope.profiler import kernels
+    from stallscope.profiler.device import whole_view
+    from stallscope.profiler.readers import load
+
+    timeline = load(path).timeline
+    spans, view = timeline.spans, whole_view(timeline)
+    work = view.rows[np.argsort(spans.start_ns[view.rows], kind="stable")]
+    start, end = spans.start_ns[work], spans.end_ns[work]
+    host = np.flatnonzero(np.array([t.role == "host" for t in timeline.tracks])[spans.track])
+    track, host_start, host_dur = spans.track[host], spans.start_ns[host], spans.dur_ns[host]
+    tree = kernels.nest(track, host_start, host_dur)
+    gaps = (view.gaps.start_ns, view.gaps.end_ns)
+    return {
+        "said": f"{len(host)} host spans, {len(work)} device spans, {len(view.gaps)} gaps",
+        "nest": _least(lambda: kernels.nest(track, host_start, host_dur), len(host)),
+        "union": _least(lambda: kernels.union(start, end), len(work)),
+        "gaps": _least(lambda: kernels.self_inside(gaps, host_start, tree[3], tree[0]), len(host)),
+    }
+
+
+def _least(run: Callable[[], Any], items: int) -> float:
+    took = []
+    for _ in range(5):
+        start = time.process_time()
+        run()
+        took.append(time.process_time() - start)
+    return min(took) / max(items, 1) * 1e9
 
 
 HTA = """
@@ -224,60 +268,152 @@ print(len(frame), "rows of a DataFrame")
 """
 
 CONTENDERS = {name[4:]: f for name, f in list(globals().items()) if name.startswith("one_")}
-REPEATED = ("inflate", "floor", "tokens", "load", "rules", "html")
+DEFAULT = "inflate,floor,tokens,load,rules,html,quarter,kernels,msgspec,orjson"
+REPEATED = ("inflate", "floor", "tokens", "load", "rules", "html", "kernels", "load/4", "html/4")
+Result = dict[str, Any]
 
 
-def measure(command: list[str]) -> dict[str, Any]:
+def measure(command: list[str]) -> Result:
     """Run a command; its CPU seconds, wall seconds, peak MiB and last line of output."""
     start = time.monotonic()
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     with tempfile.TemporaryFile() as output:
-        child = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        child = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
         wall = time.monotonic() - start
         output.seek(0)
         lines = output.read().decode(errors="replace").strip().splitlines()
     said = lines[-1] if lines else ""
-    if child.returncode:
-        said = f"failed ({child.returncode}): {said[:100]}"
-    return {
+    result: Result = {
         "cpu": usage.ru_utime + usage.ru_stime,
         "wall": wall,
         "peak": usage.ru_maxrss / 1024,
         "said": said,
         "failed": bool(child.returncode),
     }
+    if child.returncode:
+        result["said"] = f"failed ({child.returncode}): {said[:100]}"
+    elif said.startswith("{"):
+        result |= json.loads(said)
+    return result
 
 
-def commands(path: Path, names: list[str], hta: str | None) -> dict[str, list[str]]:
-    out = {name: [sys.executable, __file__, "--one", name, str(path)] for name in names if name != "hta"}
+def commands(names: list[str], traces: dict[str, Path], hta: str | None) -> dict[str, list[str]]:
+    def ours(name: str, path: Path) -> list[str]:
+        return [sys.executable, __file__, "--one", name, str(path)]
+
+    out = {name: ours(name, traces["whole"]) for name in names if name in CONTENDERS}
+    if "quarter" in traces:
+        out |= {f"{name}/4": ours(name, traces["quarter"]) for name in ("load", "html")}
     if hta:
-        out["hta"] = [hta, "-c", HTA, str(path)]
+        out["hta"] = [hta, "-c", HTA, str(traces["whole"])]
+    if "ten" in traces:
+        out["ten"] = ours("html", traces["ten"])
     return out
 
 
-def report(
-    path: Path, events: int, names: list[str], rounds: int, hta: str | None
-) -> dict[str, dict[str, Any]]:
-    runs: dict[str, list[dict[str, Any]]] = {}
+def run_all(todo: dict[str, list[str]], rounds: int, events: dict[str, int]) -> dict[str, Result]:
+    """Run the contenders in turns and print a line for each: the run with the least CPU."""
+    runs: dict[str, list[Result]] = {}
     for turn in range(rounds):
-        for name, command in commands(path, names, hta).items():
-            if turn and name not in REPEATED:
-                continue
-            runs.setdefault(name, []).append(measure(command))
+        for name, command in todo.items():
+            if not turn or name in REPEATED:
+                runs.setdefault(name, []).append(measure(command))
     print(f"{'':10}{'CPU s':>9}{'wall s':>9}{'peak MiB':>10}{'ns/event':>10}{'x floor':>9}")
-    medians: dict[str, dict[str, Any]] = {}
+    best: dict[str, Result] = {}
     for name, results in runs.items():
         good = [r for r in results if not r["failed"]]
         if not good:
             print(f"{name:10}{results[0]['said']}")
             continue
-        middle = {k: statistics.median(r[k] for r in good) for k in ("cpu", "wall", "peak")}
-        medians[name] = middle
-        floor = medians.get("floor", {}).get("cpu", float("nan"))
-        print(f"{name:10}{middle['cpu']:9.2f}{middle['wall']:9.2f}{middle['peak']:10.0f}"
-              f"{middle['cpu'] / events * 1e9:10.0f}{middle['cpu'] / floor:9.2f}  {good[0]['said']}")  # fmt: skip
-    return medians
+        least = min(good, key=lambda r: r["cpu"])
+        best[name] = least | {"wall": min(r["wall"] for r in good), "peak": max(r["peak"] for r in good)}
+        best[name] |= {k: min(r[k] for r in good) for k in ("nest", "union", "gaps") if k in least}
+        floor = best.get("floor", {}).get("cpu", float("nan"))
+        count = events["quarter" if name.endswith("/4") else "ten" if name == "ten" else "whole"]
+        print(f"{name:10}{least['cpu']:9.2f}{best[name]['wall']:9.2f}{best[name]['peak']:10.0f}"
+              f"{least['cpu'] / count * 1e9:10.0f}{least['cpu'] / floor:9.2f}  {least['said']}")  # fmt: skip
+    return best
+
+
+# -- the targets -----------------------------------------------------------------------------------
+
+
+def targets(best: dict[str, Result], events: dict[str, int]) -> list[tuple[str, float | None, float, bool]]:
+    """What is promised: a text, the measured value (None: not measured), the limit, and whether it is an upper one."""
+
+    def ratio(a: str, b: str) -> float | None:
+        return best[a]["cpu"] / best[b]["cpu"] if a in best and b in best else None
+
+    def of(name: str, key: str) -> float | None:
+        return best.get(name, {}).get(key)
+
+    def at_three_million(name: str) -> float | None:
+        """The peak less what a process without events holds, for three million events."""
+        if name not in best or "inflate" not in best:
+            return None
+        empty = best["inflate"]["peak"]
+        return float(empty + (best[name]["peak"] - empty) * 3e6 / events["whole"])
+
+    times = events["whole"] / events.get("quarter", events["whole"])
+    wall = best["load"]["wall"] / best["load"]["cpu"] if "load" in best else None
+    return [
+        ("load, CPU in floors", ratio("load", "floor"), 1.6, True),
+        ("load, wall per CPU second (below 1: inflating runs beside it)", wall, 1.0, True),
+        ("load + rules + HTML, CPU in floors", ratio("html", "floor"), 2.5, True),
+        ("orjson.loads alone, CPU in loads", ratio("orjson", "load"), 8, False),
+        ("HTA, CPU in loads", ratio("hta", "load"), 30, False),
+        ("load, peak MiB for 3 M events", at_three_million("load"), 900, True),
+        ("load + rules + HTML, peak MiB for 3 M events", at_three_million("html"), 900, True),
+        ("nesting, ns per span", of("kernels", "nest"), 15, True),
+        ("union, ns per span", of("kernels", "union"), 3, True),
+        ("gap attribution, ns per span", of("kernels", "gaps"), 5, True),
+        (f"load, CPU for {times:.2f} times the events", ratio("load", "load/4"), 1.1 * times, True),
+        ("load + rules + HTML, the same", ratio("html", "html/4"), 1.1 * times, True),
+        ("10 M events analysed, peak GiB", of("ten", "peak") and best["ten"]["peak"] / 1024, 2.5, True),
+    ]  # fmt: skip
+
+
+def print_targets(found: list[tuple[str, float | None, float, bool]]) -> None:
+    print(f"\n{'target':64}{'measured':>10}{'limit':>10}")
+    for text, value, limit, is_upper in found:
+        bound = f"{'<=' if is_upper else '>='} {limit:.3g}"
+        if value is None:
+            print(f"{text:64}{'-':>10}{bound:>10}  not measured")
+            continue
+        reached = value <= limit if is_upper else value >= limit
+        print(f"{text:64}{value:10.2f}{bound:>10}  {'reached' if reached else 'NOT reached'}")
+
+
+# -- the whole -------------------------------------------------------------------------------------
+
+
+def made(
+    folder: Path, name: str, traces: list[Path], *, size: int = 0, least_events: int = 0
+) -> tuple[Path, int]:
+    """The trace of that name in the folder, made if it is not there, and its number of events."""
+    path = folder / f"{name}.json.gz"
+    note = folder / f"{name}.count"
+    if not (path.exists() and note.exists()):
+        # in a process of its own: a child's peak memory counts what its parent held when it was started
+        command = [
+            sys.executable,
+            __file__,
+            "--make",
+            path,
+            "--size",
+            size,
+            "--events",
+            least_events,
+            *traces,
+        ]
+        subprocess.run([str(part) for part in command], check=True)
+    events, written = map(int, note.read_text().split())
+    print(
+        f"{name}: {events} events, {written / 1e6:.0f} MB of JSON, {path.stat().st_size / 1e6:.0f} MB gzipped"
+    )
+    return path, events
 
 
 def main() -> None:
@@ -286,42 +422,40 @@ def main() -> None:
     )
     parser.add_argument("traces", nargs="*", type=Path)
     parser.add_argument("--size", type=int, default=1000, help="megabytes of JSON to make")
-    parser.add_argument(
-        "--keep", type=Path, help="keep the made trace in this file, and use it if it is there"
-    )
-    parser.add_argument("--only", default="inflate,floor,tokens,load,rules,html,msgspec,orjson")
+    parser.add_argument("--keep", type=Path, help="keep the made traces in this folder, and use those there")
+    parser.add_argument("--only", default=DEFAULT)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--hta", help="a Python that has HolisticTraceAnalysis installed")
+    parser.add_argument("--ten-million", action="store_true")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     parser.add_argument("--make", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--events", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.make:
-        counts = make(options.traces, options.make, options.size * 1_000_000)
-        options.make.with_suffix(".count").write_text("{} {}".format(*counts))
+        counts = make(options.traces, options.make, options.size * 1_000_000, options.events)
+        options.make.with_name(options.make.name.removesuffix(".json.gz") + ".count").write_text(
+            "{} {}".format(*counts)
+        )
         return
     if options.one:
-        print(CONTENDERS[options.one](options.traces[0]))
+        said = CONTENDERS[options.one](options.traces[0])
+        print(json.dumps(said) if isinstance(said, dict) else said)
         return
-    with tempfile.TemporaryDirectory() as folder:
-        path = options.keep or Path(folder) / "made.json.gz"
-        note = path.with_suffix(".count")
-        if path.exists() and note.exists():
-            events, size = map(int, note.read_text().split())
-        else:
-            # in a process of its own: a child's peak memory counts what its parent held when it was started
-            made = [
-                sys.executable,
-                __file__,
-                "--make",
-                str(path),
-                "--size",
-                str(options.size),
-                *options.traces,
-            ]
-            subprocess.run([str(part) for part in made], check=True)
-            events, size = map(int, note.read_text().split())
-        print(f"{events} events, {size / 1e6:.0f} MB of JSON, {path.stat().st_size / 1e6:.0f} MB gzipped")
-        report(path, events, options.only.split(","), options.rounds, options.hta)
+    names = options.only.split(",")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.keep or Path(temporary)
+        wanted: dict[str, dict[str, int]] = {"whole": {"size": options.size}}
+        if "quarter" in names:
+            wanted["quarter"] = {"size": options.size // 4}
+        if options.ten_million:
+            wanted["ten"] = {"least_events": 10_000_000}
+        found = {name: made(folder, name, options.traces, **much) for name, much in wanted.items()}
+        events = {name: count for name, (_, count) in found.items()}
+        todo = commands(names, {name: path for name, (path, _) in found.items()}, options.hta)
+        measure(
+            [sys.executable, "-c", "import stallscope.analyzers, stallscope.exporters.html"]
+        )  # its bytecode
+        print_targets(targets(run_all(todo, options.rounds, events), events))
 
 
 if __name__ == "__main__":

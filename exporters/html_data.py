@@ -28,11 +28,11 @@ from stallscope.analyzers.run import Run
 from stallscope.exporters.html_pack import deflated, extremes, pack_json, planes, zigzag
 from stallscope.exporters.html_text import clean
 from stallscope.exporters.lanes import assign_disjoint_lanes
-from stallscope.profiler import intervals
+from stallscope.profiler import intervals, kernels
 from stallscope.profiler.ids import NO_ID, TEXT_ID_BASE, decode_id
 from stallscope.profiler.kinds import KIND_NAMES, Kind
 from stallscope.profiler.session import Session
-from stallscope.profiler.timeline import Timeline, Track
+from stallscope.profiler.timeline import ArgStore, Timeline, Track
 
 Int64 = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
@@ -173,12 +173,12 @@ class _Packer:
         """For each timeline row the index of its (name, kind) pair, the most frequent pair first."""
         spans = self.timeline.spans
         pair = spans.name[kept].astype(np.int64) * 16 + spans.kind[kept]
-        distinct, inverse, counts = np.unique(pair, return_inverse=True, return_counts=True)
+        distinct, inverse, counts = kernels.ranked(pair)
         order = np.argsort(-counts, kind="stable")
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order))
         codes = np.zeros(len(spans), np.int64)
-        codes[kept] = rank[inverse.reshape(-1)] if len(kept) else 0
+        codes[kept] = rank[inverse] if len(kept) else 0
         texts = self.timeline.strings
         table = [(clean(texts[int(distinct[i]) // 16]), int(distinct[i]) % 16) for i in order]
         self.names = {}
@@ -495,16 +495,18 @@ class _Packer:
         events = max(
             int(source.max()) + 1 if len(source) else 0, int(store.event[-1]) + 1 if len(store) else 0
         )
+        store = _of_events(store, known, source[row], events)
         has_any = np.zeros(events, bool)
-        has_any[store.event[np.isin(store.key, [store.keys.index(k) for k in known])]] = True
+        has_any[store.event] = True
         some = np.flatnonzero(has_any[source[row]])
+        asked = source[row[some]]
         codes = np.zeros(len(some), np.int64)
         for key in known:
             by_event, values = store.codes(key, events)
-            mine = by_event[source[row[some]]].astype(np.int64) + 1
+            mine = by_event.take(asked).astype(np.int64) + 1
             if not mine.any():
                 continue
-            distinct, inverse = np.unique(codes * (len(values) + 1) + mine, return_inverse=True)
+            distinct, inverse, _ = kernels.ranked(codes * (len(values) + 1) + mine)
             if len(distinct) > MAX_ARGUMENT_SETS:
                 skipped.append(key)
                 continue
@@ -518,13 +520,26 @@ class _Packer:
             for code in distinct.tolist():
                 before, value = divmod(code, len(values) + 1)
                 sets.append(old[before] + ([number, place[value]] if value else []))
-            codes = inverse.reshape(-1).astype(np.int64)
+            codes = inverse.astype(np.int64)
         # a slice without any of them gets the empty set, which need not be the first after the merging
         if [] not in sets:
             sets.append([])
         out[:] = sets.index([])
         out[some] = codes
         return out, {"keys": keys, "sets": sets, "skipped": skipped}
+
+
+def _of_events(store: ArgStore, keys: list[str], sources: npt.NDArray[Any], events: int) -> ArgStore:
+    """The arguments of some keys and some source events."""
+    wanted_key = np.zeros(1 << 16, bool)
+    wanted_key[[store.keys.index(k) for k in keys]] = True
+    wanted = np.zeros(events, bool)
+    wanted[sources] = True
+    at = np.flatnonzero(wanted_key.take(store.key))
+    at = at[wanted.take(store.event[at])]
+    return ArgStore(
+        store.strings, store.keys, store.event[at], store.key[at], store.tag[at], store.value[at], store.spill
+    )
 
 
 def _argument(value: Any) -> str:

@@ -10,6 +10,7 @@ import html
 import json
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 LONGEST_TEXT = 2_000
@@ -36,8 +37,14 @@ def clean(text: str, longest: int = LONGEST_TEXT) -> str:
     return _UNPRINTABLE.sub("\ufffd", text)
 
 
+# most texts are short and need nothing: one look decides
+_PLAIN = re.compile(r"[A-Za-z0-9 _.,:;%()\[\]{}/+*=#@|~-]{0,200}")
+
+
 def escape(text: str) -> Markup:
     """Text for element content or a quoted attribute."""
+    if _PLAIN.fullmatch(text):
+        return Markup(text)
     return Markup(html.escape(clean(str(text)), quote=True))
 
 
@@ -51,13 +58,18 @@ def el(tag: str, content: Content = None, /, **attributes: str | int | bool | No
     for name, value in attributes.items():
         if value is None or value is False:
             continue
-        key = name.rstrip("_").replace("_", "-")
+        key = _attribute(name)
         parts.append(f" {key}" if value is True else f' {key}="{escape(str(value))}"')
     parts.append(">")
     if tag not in _VOID:
         parts.append(join(content))
         parts.append(f"</{tag}>")
     return Markup("".join(parts))
+
+
+@lru_cache(maxsize=256)
+def _attribute(name: str) -> str:
+    return name.rstrip("_").replace("_", "-")
 
 
 def join(content: Content) -> Markup:

@@ -231,6 +231,18 @@ def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return found
 
 
+def ranked(values: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Int32, Int64]:
+    """The different values of a column of integers, ascending, the number of each row's value among them, and how
+    often each occurs: `np.unique` with inverse and counts, without sorting the rows."""
+    code, first = group(values)
+    distinct_values = values[first]
+    order = np.argsort(distinct_values, kind="stable")
+    rank = np.empty(len(order), np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    counts = np.bincount(code, minlength=len(order)).astype(np.int64)
+    return distinct_values[order], rank.take(code) if len(code) else code, counts[order]
+
+
 def queue_depth(launch_ns: Int64, finish_ns: Int64, at_ns: Int64) -> Int64:
     """Device work launched but not finished at each time, shape of `at_ns`, which is best sorted.
 

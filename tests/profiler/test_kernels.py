@@ -218,6 +218,15 @@ def test_distinct_values() -> None:
     assert kernels.distinct(i8()).tolist() == []
 
 
+@given(st.lists(st.integers(-4, 4), max_size=60))
+def test_ranked_values_are_those_of_numpy(values: list[int]) -> None:
+    column = np.array(values, np.int64)
+    ours = kernels.ranked(column)
+    theirs = np.unique(column, return_inverse=True, return_counts=True)
+    for a, b in zip(ours, theirs, strict=True):
+        assert a.tolist() == b.reshape(-1).tolist()
+
+
 @both
 def test_the_nearest_marked_ancestor(module: Any) -> None:
     above = np.array([-1, 0, 1, 1, -1], np.int32)
