@@ -134,7 +134,7 @@ def _finding(
         phase=phase,
         where=Place(place.python, place.operator or run.timeline.name(call), "").where(min(kinds_of)),
         detail=(
-            f"{len(copies)} copies{f' of {size(moved)} in all' if moved else ''} ({', '.join(sorted(kinds_of))[:120]}) took {duration(took)}, "
+            f"{len(copies)} cop{'y' if len(copies) == 1 else 'ies'}{f' of {size(moved)} in all' if moved else ''} ({', '.join(sorted(kinds_of))[:120]}) took {duration(took)}, "
             f"{duration(int(exposed.sum()))} of it with nothing beside them; the device idled {duration(idle)} around "
             f"them: {share(lost, account.view.span_ns)} of its time."
         ),

@@ -183,6 +183,7 @@ class _Told:
     rank: int = -1
     peer_ns: int = 0
     first: bool = False
+    lacks: str = "Message sizes were not recorded"
 
     @property
     def whom(self) -> str:
@@ -213,7 +214,7 @@ class _Told:
                 f"{wait} is longer than the shortest calls of the same size (late ranks), {rest} is transfer."
             )
         else:
-            return "Message sizes were not recorded, so waiting for late ranks cannot be told from transfer."
+            return f"{self.lacks}, so waiting for late ranks cannot be told from transfer."
         if self.first:
             out += (
                 " Most of the waiting is in the first collective recorded: a rank that began to record late is late "
@@ -231,7 +232,12 @@ def _split(run: Run, rows: npt.NDArray[np.intp], exposed: Int64) -> _Told:
         sized = run.timeline.arg_ints("In msg nelems", -1)[rows] >= 0
         waited = int(np.minimum(_waiting(run, rows), exposed).sum())
         late = waited >= 0.5 * lost
-        return _Told(waited, "sizes", not late) if sized.all() else _Told(0, "", False)
+        lacks = (
+            "Neither the tasks of these collectives nor communication.json is here (profiler level 1 writes both)"
+            if run.communication.ranks
+            else "Message sizes were not recorded"
+        )
+        return _Told(waited, "sizes", not late) if sized.all() else _Told(0, "", False, lacks=lacks)
     waits = np.minimum(np.maximum(hccl, 0), exposed)
     waited = int(waits.sum())
     tasks = int(waits[split.by_tasks[at]].sum()) >= KNOWN * waited
