@@ -9,6 +9,7 @@ elsewhere as well.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -81,6 +82,12 @@ class Chain:
         return self.total_ns // max(self.rows.size, 1)
 
     @property
+    def title(self) -> str:
+        """What it is in words: ", an unfused RMSNorm," or ""."""
+        known = looks_like(self.operators)
+        return f", {'an' if known[:1] in 'R' else 'a'} {known} in pieces," if known else ""
+
+    @property
     def name(self) -> str:
         """ "aten::mul, aten::silu (2x), aten::add"."""
         parts: list[list[str | int]] = []
@@ -90,6 +97,31 @@ class Chain:
             else:
                 parts.append([operator, 1])
         return ", ".join(str(name) if count == 1 else f"{name} ({count}x)" for name, count in parts)
+
+
+def looks_like(operators: Sequence[str]) -> str:
+    """What a chain of these operators computes, as models write it in pieces; "" where it is nothing known.
+
+    >>> looks_like(["aten::pow", "aten::mean", "aten::add", "aten::rsqrt", "aten::mul"]), looks_like(["aten::add"])
+    ('RMSNorm', '')
+    """
+    names = {name.rpartition("::")[2].strip("_").lower() for name in operators}
+    text = " ".join(names)
+    for name, needed, unwanted in _PATTERNS:
+        if all(word in text for word in needed) and not any(word in text for word in unwanted):
+            return name
+    return ""
+
+
+_PATTERNS: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
+    ("RMSNorm", ("rsqrt", "mean"), ("sub", "var")),
+    ("LayerNorm", ("mean", "sub"), ()),
+    ("softmax", ("exp", "sum", "div"), ()),
+    ("rotary embedding", ("neg", "cat", "mul"), ()),
+    ("GELU", ("tanh", "pow", "mul"), ()),
+    ("gated SiLU", ("silu", "mul"), ()),
+)
+"""What models compute in pieces: its name, words among the operators' names, words that rule it out."""
 
 
 def find_chains(run: Run) -> list[Chain]:

@@ -55,7 +55,9 @@ def _first(run: Run, findings: Sequence[Finding]) -> str:
     top = next((f for f in findings if f.severity != "info"), None)
     step = _step(run, top.phase if top else "")
     if top is not None:
-        return f"{step}{_lower(top.title) if step else top.title}; {_worth(top)}"
+        # a number of the whole recording must not read like one of a step
+        whole = "in all, " if step and "per_step_ns" not in top.facts else ""
+        return f"{step}{whole}{_lower(top.title) if step else top.title}; {_worth(top)}"
     if len(run.timeline) == 0:
         tables = run.session.facts.get("tables_only")
         return f"No verdict: the recording has no {'timeline, only what its tables tell' if tables else 'events'}"

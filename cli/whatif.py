@@ -54,7 +54,8 @@ def command(path: str, remove_sync: bool, graph_decode: bool, speedup: tuple[str
             if remove_sync:
                 changes.append(("no waits for the device", model.remove_waits()))
             if graph_decode:
-                changes.append(("decode steps as graphs", model.graph_steps()))
+                name = "decode steps" if any(s.phase == "decode" for s in run.steps) else "steps"
+                changes.append((f"{name} as graphs", model.graph_steps()))
             if host is not None:
                 changes.append((f"host work at {host:g} of its time", model.scale_host(host)))
             for pattern, factor in wanted:

@@ -91,7 +91,7 @@ def _chain(run: Run, chain: Chain, least: float) -> Iterator[Finding]:
         code=CODE,
         name="memory-bound-kernel",
         title=(
-            f"{chain.length} elementwise kernels in a row take {duration(chain.total_ns)} and move {size(chain.bytes)}; "
+            f"{chain.length} elementwise kernels in a row{chain.title} take {duration(chain.total_ns)} and move {size(chain.bytes)}; "
             f"fused they would move {size(chain.fused_bytes)}"
         ),
         lost_ns=chain.total_ns,

@@ -73,7 +73,7 @@ def _chain(run: Run, chain: Chain, least: float) -> Iterator[Finding]:
     yield Finding(
         code=CODE,
         name="tiny-kernel-chain",
-        title=f"{chain.length} tiny kernels in a row, {chain.times} times, take {duration(chain.total_ns)}: {chain.name}",
+        title=f"{chain.length} tiny kernels in a row{chain.title or ','} {chain.times} times, take {duration(chain.total_ns)}: {chain.name}",
         lost_ns=chain.total_ns,
         recoverable_ns=saved.ns,
         confidence="medium",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from stallscope.analyzers import analyze
+from stallscope.analyzers.chains import looks_like
 from stallscope.analyzers.engine import disjoint, severity
 from stallscope.analyzers.finding import Finding, Where
+from stallscope.analyzers.verdict import verdict
 from stallscope.profiler.readers import load
 from support.lanes import timeline
 
@@ -149,3 +152,27 @@ def test_steps_of_several_ranks_are_counted_once_and_devices_are_called_by_rank(
         (0, "rank 0 device 0"),
         (1000, "rank 1 device 0"),
     ]
+
+
+def test_a_number_of_the_whole_recording_does_not_read_like_one_of_a_step() -> None:
+    report = analyze(timeline(steps(800)))
+    (first, *_) = report.findings
+    told = verdict(report.run, [replace(first, facts={"steps": 6})], [])
+    assert " a step; in all, " in told.text
+    assert "in all, " not in verdict(report.run, [first], []).text
+
+
+@pytest.mark.parametrize(
+    ("operators", "expected"),
+    [
+        (["aten::add", "aten::copy_", "aten::pow", "aten::mean", "aten::add", "aten::rsqrt", "aten::mul"], "RMSNorm"),
+        (["Pows", "ReduceMean", "Adds", "Rsqrt", "Mul"], "RMSNorm"),
+        (["aten::mean", "aten::sub", "aten::pow", "aten::mean", "aten::rsqrt", "aten::mul"], "LayerNorm"),
+        (["aten::neg", "aten::cat", "aten::mul", "aten::add"], "rotary embedding"),
+        (["aten::exp", "aten::sum", "aten::div"], "softmax"),
+        (["aten::silu", "aten::mul"], "gated SiLU"),
+        (["aten::mul", "aten::add", "aten::mul"], ""),
+    ],
+)  # fmt: skip
+def test_known_chains_are_named(operators: list[str], expected: str) -> None:
+    assert looks_like(operators) == expected
