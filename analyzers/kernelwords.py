@@ -11,6 +11,7 @@ import numpy.typing as npt
 from stallscope.analyzers.finding import Confidence, Evidence
 from stallscope.analyzers.fusion import offered
 from stallscope.analyzers.models.family import Family
+from stallscope.analyzers.npu import AI_CPU
 from stallscope.analyzers.registry import NotAnalysable
 from stallscope.analyzers.work import Group
 from stallscope.profiler.kinds import DEVICE_WORK
@@ -99,7 +100,9 @@ def fusing(run: Run, chain: Chain) -> str:
 
 
 def claimed_elsewhere(run: Run, group: Group, chained: npt.NDArray[np.bool_]) -> bool:
-    """Whether a group is spoken of as a chain or a conversion: its time is not counted twice."""
+    """Whether a group is spoken of as a chain, a conversion or on an AI CPU: its time is not counted twice."""
+    if run.npu.core_of(int(group.rows[0])) == AI_CPU:
+        return True
     if group.family is Family.COPY and group.operator in CONVERSIONS:
         return True
     return 2 * int(chained[group.rows].sum()) >= len(group.rows)

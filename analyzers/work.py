@@ -256,7 +256,11 @@ class Work:
         pipes = self.run.npu.pipes(rows[self.timeline.spans.name[rows] == self.timeline.spans.name[longest]])
         moved = self.run.npu.moved_bytes(rows)
         point = None
-        if cost is not None:
+        if cost is not None and self.run.npu.core_of(longest) == "AI_CPU":
+            point = replace(
+                roofline(cost, 0, None), reason="ran on an AI CPU, which no peak of the chip bounds"
+            )
+        elif cost is not None:
             mean = total // len(members)
             point = roofline(cost, mean, chip, kernel=kernel, blocks=blocks, cores=cores)
             point = with_pipes(point, pipes, cost, mean, blocks, cores)

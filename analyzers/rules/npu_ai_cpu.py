@@ -3,7 +3,8 @@
 ## What it finds
 Kernels of task type AI_CPU of 20 us and more, taken together per operator, with the types of their inputs and what their
 launches cost the host. Where the same operator also ran on AI cores in this recording, that is the measure of what it
-could take; else the least a kernel takes.
+could take; else the least a kernel takes. Where the device has time to spare and the recording cannot be replayed, the
+kernels are named without a price.
 
 ## Why it costs time
 An NPU has a handful of AI CPUs beside its cores. A kernel that has no version for the cores, or none for the types it is
@@ -25,7 +26,7 @@ import numpy as np
 
 from stallscope.analyzers import kernelwords
 from stallscope.analyzers.finding import Finding, Where
-from stallscope.analyzers.gain import saving
+from stallscope.analyzers.gain import Saving, saving
 from stallscope.analyzers.models.call import parse_dtype
 from stallscope.analyzers.npu import AI_CPU, CORES, KernelGroup, op_type
 from stallscope.analyzers.registry import NotAnalysable, limit
@@ -103,9 +104,15 @@ def _finding(
     on_cores = _on_cores_ns(run, worst.op_type)
     target = on_cores or LEAST_KERNEL_NS
     factors = {int(r): min(1.0, target / max(int(spans.dur_ns[r]), 1)) for r in rows}
-    saved = saving(run, factors)
-    if saved.ns < least:
-        return
+    try:
+        saved = saving(run, factors)
+    except NotAnalysable as unknown:
+        # that it runs there is certain, even where its price is not
+        saved, worth = Saving(0, "unknown"), f"What AI cores would give back is not known: {unknown}."
+    else:
+        worth = f"On AI cores the run would be up to {duration(saved.ns)} shorter ({saved.text})."
+        if saved.ns < least:
+            return
     total = int(spans.dur_ns[rows].sum())
     launch = spans.launch_row[rows]
     host = int(spans.dur_ns[np.unique(launch[launch >= 0])].sum())
@@ -122,7 +129,7 @@ def _finding(
         where=Where(kernelwords.python_of(run, row), run.npu.operator_of(row), worst.kernel),
         detail=_detail(run, same, len(rows), total, host, on_cores, types)
         + _own_table(run, worst.op_type)
-        + f" On AI cores the run would be up to {duration(saved.ns)} shorter ({saved.text}).",
+        + f" {worth}",
         advice=_advice(worst.op_type, types),
         evidence=kernelwords.evidence(run, rows),
         facts=kernelwords.per_step(run, worst.phase, total)

@@ -20,6 +20,7 @@ from stallscope.analyzers.npu import op_type
 from stallscope.analyzers.pipes import Pipes, with_bytes, with_pipes
 from stallscope.analyzers.run import Run
 from stallscope.profiler.readers import load
+from support import ascend
 from support.lanes import timeline
 from support.rule_cases import cases
 
@@ -364,3 +365,25 @@ def test_a_slow_kernel_says_how_often_it_moved_its_operands() -> None:
     (finding,) = analyze(session, {"MB302": RULES["MB302"]}).findings
 
     assert "moved 384.0 MiB, 4.0 times what their operands hold" in finding.detail
+
+
+def test_text_database_and_msprof_of_one_run_say_the_same(tmp_path: Path) -> None:
+    folders = [
+        ascend.write_text(tmp_path / "text"),
+        ascend.write_text(tmp_path / "old", block="Block Dim", collective="HCCL", new_pids=False),
+        ascend.write_db(tmp_path / "db"),
+        ascend.write_db(tmp_path / "old-db", block="blockDim"),
+    ]
+    told = []
+    for folder in folders:
+        report = analyze(load(folder), RULES_FOR_NPU)
+        told.append(
+            (
+                [(f.code, f.title, f.lost_ns, f.recoverable_ns, f.where.operator) for f in report.findings],
+                [(o.code, o.status, o.reason) for o in report.rules],
+            )
+        )
+    assert [code for code, *_ in told[0][0]] == ["NP801"]
+    assert told[1:] == told[:1] * 3
+    msprof = analyze(load(ascend.write_msprof(tmp_path / "msprof")), RULES_FOR_NPU)
+    assert [(f.code, f.title) for f in msprof.findings][:1] == [f[:2] for f in told[0][0]]
