@@ -94,7 +94,8 @@ def part(
     notes = Notes(session.notes)
     low, high = -FAR, FAR
     if rank is not None:
-        keep &= _of_rank(timeline, rank)
+        if session.facts.get("rank") != rank:
+            keep &= _of_rank(timeline, rank)
         notes.add("part-rank", "info", f"only rank {rank} was analysed")
     if window is not None:
         low, high = parse_window(window)
@@ -103,13 +104,16 @@ def part(
         first, last = _step_times(timeline, steps)
         low, high = max(low, first), min(high, last)
         notes.add("part-steps", "info", f"only the steps {steps} were analysed")
+    if len(timeline) == 0:
+        return dataclasses.replace(session, notes=notes)
     inside = keep & (timeline.spans.start_ns < high) & (timeline.spans.end_ns > low)
     # a launch outside the window still explains work inside it
     launches = timeline.spans.launch_row[inside & is_device_work(timeline.spans.kind)]
     kept = inside.copy()
     kept[launches[launches >= 0]] = True
     if not kept.any():
-        raise OptionError("nothing was recorded in that part of the trace")
+        end = int(timeline.spans.end_ns.max()) / 1e9
+        raise OptionError(f"nothing was recorded in that part of the trace, which ends after {end:.6g} s.")
     cut = _Cut(timeline, np.flatnonzero(kept), inside[kept], low, high)
     return dataclasses.replace(session, timeline=cut.timeline(), facts=dict(session.facts), notes=notes)
 
@@ -118,7 +122,9 @@ def _of_rank(timeline: Timeline, rank: int) -> npt.NDArray[np.bool_]:
     ranks = np.array([t.rank for t in timeline.tracks])
     if not (ranks == rank).any():
         known = sorted({int(r) for r in ranks if r >= 0})
-        raise OptionError(f"there is no rank {rank} in this recording. Its ranks: {known or 'unknown'}.")
+        raise OptionError(
+            f"there is no rank {rank} in this recording. Its ranks: {', '.join(map(str, known)) or 'unknown'}."
+        )
     of_track: npt.NDArray[np.bool_] = ranks[timeline.spans.track] == rank
     return of_track
 

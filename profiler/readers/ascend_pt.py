@@ -148,9 +148,13 @@ def _is_cluster_output(folder: Path) -> bool:
     )
 
 
-def read(path: Path) -> Session:
-    """Read a recording, or the ranks in a folder. Raises InputError where nothing can be used."""
+def read(path: Path, rank: int | None = None) -> Session:
+    """Read a recording, or the ranks in a folder. Raises InputError where nothing can be used.
+
+    With a `rank`, only the recordings whose file names tell it are read; all, if none does.
+    """
     recordings = find_recordings(path)
+    recordings = [r for r in recordings if rank is not None and _told_rank(r) == rank] or recordings
     if not recordings:
         raise InputError(
             path,
@@ -167,6 +171,12 @@ def read(path: Path) -> Session:
     if not parts:
         raise failed[0][1]
     return session_of(path, parts, failed)
+
+
+def _told_rank(folder: Path) -> int | None:
+    """The rank that the name of a recording's `profiler_info_N.json` tells; None where none does."""
+    names = [p.stem.removeprefix("profiler_info_") for p in folder.glob("profiler_info_*.json")]
+    return next((int(name) for name in names if name.isascii() and name.isdecimal()), None)
 
 
 def session_of(path: Path, parts: list[Part], failed: list[tuple[Path, InputError]]) -> Session:

@@ -3,7 +3,8 @@
 What pays is decided by what the input is:
 
 * a window of a trace-event file is cut out while the file is read (`trace_window`);
-* one rank of a folder of traces is read from that rank's file alone;
+* one rank of a folder of traces, or of Ascend recordings, is read from that rank's files alone (its times then
+  count from its own start);
 * everything else is loaded whole and then cut (`stallscope.profiler.part`): steps are found in
   the whole recording, and the tables of other formats only make sense together.
 
@@ -44,6 +45,8 @@ def load_part(
     whole = None
     if window is not None and steps is None:
         whole = _windowed(Path(path), *cutting.parse_window(window))
+    elif window is None and steps is None and rank is not None:
+        whole = _of_rank(Path(path), rank)
     return cutting.part(whole or load(path), window=window, steps=steps, rank=rank)
 
 
@@ -58,6 +61,22 @@ def _windowed(path: Path, low_ns: int, high_ns: int) -> Session | None:
     if session is not None:
         session.content = content
     return session
+
+
+def _of_rank(path: Path, rank: int) -> Session | None:
+    """One rank of a folder of Ascend recordings; None for other inputs."""
+    if not path.is_dir():
+        return None
+    from stallscope.profiler.readers import ascend_pt
+
+    if reader_of(path) is not ascend_pt:
+        return None
+    content = content_of(path)
+    session = ascend_pt.read(path, rank)
+    session.content = content
+    # a file's name is not its content
+    is_it = session.facts.get("rank") == rank or any(t.rank == rank for t in session.timeline.tracks)
+    return session if is_it else None
 
 
 def rank_of(path: Path) -> int | None:

@@ -55,7 +55,7 @@ def read_window(path: Path, low_ns: int, high_ns: int) -> Session | None:
     if missing is not None and (len(missing.ids) or len(missing.points)):
         raw, _ = _read(path, origin, low_ns, high_ns, missing)
         session = chrome_trace.interpret(raw, path.name, origin)
-    if missing is None or any(code in session.notes for code in _NOT_WHOLE):
+    if len(session.timeline) == 0 or missing is None or any(code in session.notes for code in _NOT_WHOLE):
         return None
     return session
 

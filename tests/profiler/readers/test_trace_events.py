@@ -341,7 +341,7 @@ def test_two_lists_in_one_document(engine: str) -> None:
         (" \n", "empty file"),
         ("{}", "without traceEvents"),
         ('{"a": 1}', "without traceEvents"),
-        ('{"traceEvents": {}}', "without traceEvents"),
+        ('{"traceEvents": {}}', "traceEvents is no list"),
         ("hello, world", "a table of text"),
         ("not a trace", "no trace"),
         ("[[1, 2, 3, 4], [5, 6, 7, 8]]", "memory timeline"),
@@ -654,6 +654,56 @@ def test_only_the_window_is_kept(engine: str) -> None:
     assert names(raw) == ["e2", "e3", "e4", "process_name"]
     assert [raw.args.of(i) for i in range(4)] == [{"i": 2}, {"i": 3}, {"i": 4}, {"name": "p"}]
     assert codes(raw) == {"outside-window": 7}
+
+
+@every_engine
+def test_what_a_part_keeps_from_everywhere(engine: str) -> None:
+    items = [
+        event("launch", 1, dur=1, args={"correlation": 7}),
+        event("other launch", 1, dur=1, args={"correlation": 8, "stream": 7}),
+        event("operator", 1, dur=1, args={"External id": 7}),
+        event("text id", 1, dur=1, args={"correlation": "7"}),
+        event("caller", 2, dur=4),
+        event("ends on the point", 2, dur=1),
+        event("begins on the point", 3, dur=1),
+        event("before the point", 1, dur=1),
+        {"ph": "i", "name": "Record Window End", "ts": 1},
+        {"ph": "i", "name": "[memory]", "cat": "cpu_instant_event", "ts": 1},
+        {"ph": "s", "name": "arrow", "ts": 1},
+        {"ph": "C", "name": "counter", "ts": 1},
+        *({"ph": phase, "name": phase, "ts": 1} for phase in "BEbeSF"),
+        {"name": "no phase", "ts": 1},
+        event("inside", 100, dur=5),
+    ]
+    part = Part(100_000, 200_000, np.array([9, 7, 9]), np.array([3_000, 50_000]))
+    raw = read(json.dumps(items), engine, part=part)
+
+    assert names(raw) == ["launch", "operator", "caller", "ends on the point", "begins on the point",
+                          "Record Window End", *"BEbeSF", "no phase", "inside"]  # fmt: skip
+    assert raw.outside == len(items) - len(raw)
+    assert raw.firsts == {"": 1000}
+
+
+@every_engine
+def test_the_earliest_start_of_each_category(engine: str) -> None:
+    items = [
+        {"ph": "X", "cat": "a", "ts": 5, "dur": 1},
+        {"ph": "X", "cat": "a", "ts": 3},
+        {"ph": "B", "cat": "b", "ts": 9},
+        {"ph": "E", "cat": "b", "ts": 1},
+        {"ph": "i", "cat": "a", "ts": 1},
+        {"ph": "X", "cat": "c", "ts": "nan", "dur": 2},
+        {"ph": "X", "ts": -2, "dur": 1},
+    ]
+    nothing = Part(NO_TIME + 1, NO_TIME + 1)
+    assert read(json.dumps(items), engine, part=nothing).firsts == {"a": 3000, "b": 9000, "": -2000}
+    assert read(json.dumps(items), engine).firsts is None
+
+    lost = {"ph": "X", "cat": "kernel", "ts": 0, "dur": 0}
+    assert read(json.dumps([*items, lost]), engine, part=nothing).firsts is None
+    many = [{"ph": "X", "cat": f"c{i}", "ts": 1 + i, "dur": 1} for i in range(64)]
+    assert len(read(json.dumps(many), engine, part=nothing).firsts or {}) == 64
+    assert read(json.dumps([*many, *items]), engine, part=nothing).firsts is None
 
 
 @every_engine
