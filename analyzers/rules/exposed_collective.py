@@ -54,6 +54,9 @@ KNOWN = 0.9
 SAME_PEER = 0.8
 """Share of the waiting that must be for one rank to name it."""
 
+ALONE = " What this rank alone saves elsewhere only makes the wait longer."
+"""Said with a wait for other ranks: their arrival is not this rank's to change."""
+
 UNEVEN = 1.1
 """Ranks that compute this many times as much as others are told; the Ascend advisor tells 5 % of the mean."""
 
@@ -137,7 +140,7 @@ def _finding(
         where=Where(place.python if place else "", place.operator if place else "", name),
         detail=(
             f"{len(rows)} calls; {share(lost, run.steady_span_ns(view))} of the device's time nothing runs beside them. "
-            f"{told.text(lost)}{_uneven(run) if late else ''}"
+            f"{told.text(lost)}{(_uneven(run) + ALONE) if late else ''}"
         ),
         advice=_advice(told, late, paired),
         evidence=tuple(
