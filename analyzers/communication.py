@@ -159,14 +159,16 @@ class Communication:
 
     @cached_property
     def _is_wait(self) -> Bool:
-        return np.asarray(self.run.timeline.match_names(is_notify_wait)[self._tasks], np.bool_)
+        among = np.zeros(len(self.run.timeline), bool)
+        among[self._tasks] = True
+        return np.asarray(self.run.timeline.match_names(is_notify_wait, among)[self._tasks], np.bool_)
 
     @cached_property
     def transfers(self) -> Transfers:
         """Every task that moved bytes between two ranks."""
         timeline, rows = self.run.timeline, self._tasks
-        size = timeline.arg_ints("size(Byte)", 0)[rows]
-        source, target = (timeline.arg_ints(f"{end} rank", NO_RANK)[rows] for end in ("src", "dst"))
+        size = timeline.arg_ints_at("size(Byte)", rows, 0)
+        source, target = (timeline.arg_ints_at(f"{end} rank", rows, NO_RANK) for end in ("src", "dst"))
         link, links = timeline.arg_values("link type", rows)
         transport, transports = timeline.arg_values("transport type", rows)
         names = sorted({str(x) for x in [*links, *transports]} | {""})
@@ -181,9 +183,10 @@ class Communication:
     def _by_tasks(self, split: Split, key: tuple[int, int]) -> None:
         timeline, spans = self.run.timeline, self.run.timeline.spans
         mine = np.flatnonzero(self._on(self.rows, key))
-        tasks, moved = self._tasks[self._on(self._tasks, key)], self.transfers
+        tasks = self._tasks[self._on(self._tasks, key)]
         if len(tasks) == 0:
             return
+        moved = self.transfers
         waits = tasks[self._is_wait[self._on(self._tasks, key)]]
         data = moved.rows[self._on(moved.rows, key)]
         rdma = np.array(["RDMA" in t or "ROCE" in t for t in moved.transports])
@@ -202,7 +205,7 @@ class Communication:
         at = mine[told]
         split.wait_ns[at] = intervals.covered(waiting, start[told], end[told])
         split.by_tasks[at] = True
-        peer = timeline.arg_ints("dst rank", -1)[waits]
+        peer = timeline.arg_ints_at("dst rank", waits, -1)
         # in a ring the neighbour that is waited for may wait for the next one itself
         codes, algorithms = timeline.arg_values("alg_type", self.rows[mine])
         direct = np.array([*("MESH" in str(a).upper() for a in algorithms), False], bool)[codes]
