@@ -12,6 +12,7 @@ Tables and columns are optional and found by name. What an operator caused is jo
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,8 @@ from stallscope.profiler.timeline import (
 
 READER_VERSION = 1
 _MAX_STACK_ROWS = 5_000_000
+_OWN_NAME = re.compile(r"(ascend_|msprof|analysis)")
+"""Names of the profilers' own databases; viewers leave others beside them."""
 _MAIN_TABLES = {"TASK", "PYTORCH_API", "CANN_API", "API", "COMPUTE_TASK_INFO", "MSTX_EVENTS"}
 _ANALYSIS_TABLES = {"StepTraceTime", "CommAnalyzerTime", "CommAnalyzerBandwidth", "CommAnalyzerMatrix"}
 
@@ -90,7 +93,7 @@ def split_databases(paths: list[Path], notes: Notes | None = None) -> tuple[list
                 elif db.tables.keys() & _ANALYSIS_TABLES:
                     analyses.append(path)
         except InputError as error:
-            if notes is not None:
+            if notes is not None and _OWN_NAME.match(path.name):
                 notes.add(
                     "database-unreadable",
                     "data_loss",
@@ -185,6 +188,7 @@ class _Reader:
         self.strings = self.rank.strings
         self.text = db.texts(self.strings)
         self.by_connection = 0
+        self.bound_operators = 0
         self.host_steps: dict[int, tuple[int, int]] = {}
         self.step_ranges: dict[int, tuple[int, int]] = {}
         self.many_processes = self._count_processes() > 1
@@ -220,7 +224,9 @@ class _Reader:
             timeline.clock = "unknown"
         cover = ascend_links.finish_links(self.rank.builder, timeline, Arrows.none(), self.by_connection)
         notes = self.rank.notes
-        self.facts |= ascend_trace.link_facts(timeline, cover, self.by_connection > 0, self.rank)
+        self.facts |= ascend_trace.link_facts(
+            timeline, cover, self.by_connection + self.bound_operators > 0, self.rank
+        )
         ascend_steps.add_kernel_facts(self.facts, timeline, self.rank, self.host_steps, self.step_ranges)
         notes.extend(self.db.notes)
         return RankResult(timeline, self.facts, notes, self._devices(timeline))
@@ -330,21 +336,24 @@ class _Reader:
         kind[number == _PYTHON] = Kind.PYTHON
         kind[number == _QUEUE] = Kind.QUEUE
         kind[number == _MARK] = Kind.ANNOTATION
-        for code in np.unique(codes[kind == Kind.OPERATOR]).tolist():
-            text = self.strings[code]
-            if text.startswith("ProfilerStep#"):
-                kind[(codes == code) & (kind == Kind.OPERATOR)] = Kind.ANNOTATION
-            elif text.startswith(("Enqueue", "Dequeue")) and not (number == _QUEUE).any():
-                kind[codes == code] = Kind.QUEUE
+        operator = kind == Kind.OPERATOR
+        kind[operator & self._named(codes, "ProfilerStep#")] = Kind.ANNOTATION
+        if not (number == _QUEUE).any():
+            kind[operator & self._named(codes, "Enqueue", "Dequeue")] = Kind.QUEUE
         category = np.full(len(codes), self.strings.code("cpu_op"), np.int32)
         category[kind == Kind.PYTHON] = self.strings.code("python_function")
         category[number == _MARK] = self.strings.code("mstx")
         enqueue, dequeue = self.strings.code("enqueue"), self.strings.code("dequeue")
-        for code in np.unique(codes[kind == Kind.QUEUE]).tolist():
-            category[(codes == code) & (kind == Kind.QUEUE)] = (
-                dequeue if self.strings[code].startswith("Dequeue") else enqueue
-            )
+        queue = kind == Kind.QUEUE
+        category[queue] = np.where(self._named(codes[queue], "Dequeue"), dequeue, enqueue)
         return kind, category
+
+    def _named(self, codes: Int32, *starts: str) -> npt.NDArray[np.bool_]:
+        """Whether the text of each code begins with one of some words, asked once per distinct text."""
+        distinct, inverse = np.unique(codes, return_inverse=True)
+        found = np.array([self.strings[int(c)].startswith(starts) for c in distinct] or [False])
+        named: npt.NDArray[np.bool_] = found[inverse.reshape(-1)]
+        return named
 
     def _queue_ids(self, link: Int64) -> Int64:
         """The id a queue step shares with its partner: the first CONNECTION_IDS value of its own id."""
@@ -362,18 +371,17 @@ class _Reader:
         return ids[order], values[order]
 
     def _queue(self, events: Int64, codes: Int32, is_queue: npt.NDArray[np.bool_], ids: Int64) -> None:
-        starts = np.array([self.strings[int(c)].startswith("Enqueue") for c in np.unique(codes)] or [False])
-        is_enqueue = starts[np.searchsorted(np.unique(codes), codes)] if len(codes) else np.zeros(0, bool)
+        is_enqueue = self._named(codes, "Enqueue")
         enqueue, dequeue = is_queue & is_enqueue, is_queue & ~is_enqueue
         ascend_links.link_queue(
             self.rank.builder, events[enqueue], ids[enqueue], events[dequeue], ids[dequeue]
         )
 
     def _find_steps(self, codes: Int32, start: Int64, end: Int64) -> None:
-        for code in np.unique(codes).tolist():
-            digits = self.strings[code].partition("ProfilerStep#")[2]
-            if self.strings[code].startswith("ProfilerStep#") and digits.isdecimal() and len(digits) < 19:
-                at = int(np.flatnonzero(codes == code)[0])
+        distinct, first = np.unique(codes, return_index=True)
+        for code, at in zip(distinct.tolist(), first.tolist(), strict=True):
+            head, _, digits = self.strings[code].partition("#")
+            if head == "ProfilerStep" and digits.isdecimal() and len(digits) < 19:
                 self.host_steps[int(digits)] = (int(start[at]), int(end[at]))
 
     def _operator_args(
@@ -637,7 +645,9 @@ class _Reader:
             core=np.concatenate(
                 [self._core_names(core), np.full(m, self.strings.code("COMMUNICATION"), np.int32)]
             ),
-            op_type=np.concatenate([op_type, np.full(m, -1, np.int32)]).astype(np.int32),
+            op_type=np.concatenate(
+                [np.where(self._says_something(op_type), op_type, -1), np.full(m, -1, np.int32)]
+            ).astype(np.int32),
             is_collective=np.concatenate([np.zeros(n, bool), np.ones(m, bool)]),
             step=np.full(n + m, -1, np.int64),
         )
@@ -884,6 +894,7 @@ class _Reader:
             int(count.sum())
         )
         from_events = np.repeat(events[operator], count)
+        self.bound_operators = int(count.sum())
         self.rank.builder.add_flows(from_events, targets[target_order[start]], self.strings.code("async_npu"))
 
     # -- the rest ------------------------------------------------------------------------------------

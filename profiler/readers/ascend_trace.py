@@ -643,7 +643,8 @@ class Trace:
         return self._text_codes("Task Type")[events]
 
     def _group_number(self, pid: int, tid: int) -> int:
-        digits = re.search(r"(\d{1,9})", self.threads.get((pid, tid), ""))
+        # a group may also be named by its hash or by an address, whose digits are no number of its own
+        digits = re.match(r"Group (\d{1,9}) Communication$", self.threads.get((pid, tid), ""))
         return int(digits[1]) if digits else max(int(tid), 0) if abs(int(tid)) < 1 << 30 else 0
 
     @cached_property

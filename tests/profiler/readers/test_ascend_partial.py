@@ -243,3 +243,27 @@ def test_a_damaged_database_is_named_or_noted(tmp_path: Path) -> None:
     (folder / OUTPUT).mkdir()
     with pytest.raises(InputError, match="without results"):
         load(folder)
+
+
+def test_a_viewers_own_database_beside_the_results_is_none_of_theirs(tmp_path: Path) -> None:
+    folder = ascend.write_text(tmp_path)
+    connection = sqlite3.connect(folder / OUTPUT / "mindstudio_insight_data.db")
+    connection.execute("CREATE TABLE slice (id INT, name TEXT)")
+    connection.commit()
+    connection.close()
+    (folder / OUTPUT / "other.db").write_bytes(b"SQLite format 3\0" + b"\x5a" * 99)
+    session = load(folder)
+    assert session.facts["format"] == "ascend-text"
+    assert "database-unreadable" not in session.notes
+
+
+def test_a_database_without_calls_still_knows_the_operators(tmp_path: Path) -> None:
+    folder = ascend.write_db(tmp_path)
+    connection = sqlite3.connect(folder / OUTPUT / MAIN_DB)
+    connection.execute("DROP TABLE CANN_API")
+    connection.execute("UPDATE STRING_IDS SET value = 'N/A' WHERE value = 'MatMulV3'")
+    connection.commit()
+    connection.close()
+    facts = facts_of(load(folder))
+    assert (facts["links"]["kernels_with_operator"], facts["links"]["kernels_with_launch"]) == (6, 0)
+    assert {t["type"]: t["count"] for t in facts["kernel_types"]}[""] == 2
