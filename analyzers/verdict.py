@@ -216,4 +216,6 @@ def _lower(text: str) -> str:
 
 
 def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    """A sentence begins with a capital; the name of a kernel keeps its letters."""
+    first = text.split(" ", 1)[0]
+    return text if "_" in first or "::" in first else text[:1].upper() + text[1:]

@@ -25,26 +25,34 @@ def step_table(folder: Path) -> dict[str, float]:
     [
         (
             "alexnet-train-910b/text_level1/rank0_ascend_pt",
-            "hcom_allReduce is exposed for 102 ms, mostly waiting for rank 5 of its group; worth up to 98.5 ms, confidence "
-            "medium",
+            (
+                "hcom_allReduce is exposed for 102 ms, mostly waiting for rank 5 of its group; worth up to 98.5 ms, confidence "
+                "medium"
+            ),
             ["CC601", "HB101", "SY203"],
         ),
         (
             "alexnet-train-910b/text_level1",
-            "hcom_allReduce is exposed for 102 ms, mostly waiting for rank 5 of its group; worth up to 98.5 ms, confidence "
-            "medium",
+            (
+                "hcom_allReduce is exposed for 102 ms, mostly waiting for rank 5 of its group; worth up to 98.5 ms, confidence "
+                "medium"
+            ),
             ["CC601", "HB101", "SY203"],
         ),
         (
             "alexnet-train-910b/db_level1/rank0_ascend_pt",
-            "hcom_allReduce is exposed for 98.1 ms, mostly waiting for rank 6 of its group; worth up to 94.5 ms, confidence "
-            "medium",
+            (
+                "hcom_allReduce is exposed for 98.1 ms, mostly waiting for rank 6 of its group; worth up to 94.5 ms, confidence "
+                "medium"
+            ),
             ["CC601", "HB101", "SY203"],
         ),
         (
             "qwen3-0.6b-train-910b4",
-            "hcom_batchSendRecv is exposed for 314 ms, mostly waiting for the rank at the other end; worth up to 313 ms, "
-            "confidence high",
+            (
+                "hcom_batchSendRecv is exposed for 314 ms, mostly waiting for the rank at the other end; worth up to 313 ms, "
+                "confidence high"
+            ),
             ["CC601", "CC601"],
         ),
     ],
