@@ -69,9 +69,14 @@ class TaskQueue:
         """Which side starves, in a sentence; "" where there is no queue or neither side has most of it."""
         asking, calling = self.idle_ns(ASKING), self.idle_ns(CALLING)
         if self.late_by == ASKING:
+            more = (
+                " TASK_QUEUE_ENABLE=2, which moves workspace look-ups to the other thread, may help."
+                if variable(self.run, "TASK_QUEUE_ENABLE") in (None, "", "1")
+                else ""
+            )
             return (
                 f"The task queue was empty then ({share(asking, asking + calling)} of this device's host-made idle time): the "
-                f"thread that runs Python enqueues late, not the one that makes the launch calls."
+                f"thread that runs Python enqueues late, not the one that makes the launch calls.{more}"
             )
         if self.late_by == CALLING:
             return (

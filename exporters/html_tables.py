@@ -104,9 +104,11 @@ def _chart_rows(report: Report, name: str) -> list[dict[str, Any]]:
 def _named_devices(report: Report, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows of several ranks with "rank 1 device 0" instead of the number that tells the devices apart."""
     labels = {d.id: d.facts["label"] for d in report.devices if "label" in d.facts}
-    if not labels or not rows or "device" not in rows[0]:
+    if not labels:
         return rows
-    return [row | {"device": labels.get(row["device"], row["device"])} for row in rows]
+    return [
+        row | {"device": labels.get(row["device"], row["device"])} if "device" in row else row for row in rows
+    ]
 
 
 def tables(report: Report) -> Markup:

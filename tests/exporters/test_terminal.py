@@ -139,7 +139,9 @@ def test_devices_of_several_ranks_are_called_by_rank(name: str, tmp_path: Path) 
         rank{rank}.stream7  kernel:MatMulV3@20..280#{rank}1 kernel:MatMulV3@320..580#{rank}2
         """ for rank in (0, 3))  # fmt: skip
     session = timeline(lanes)
+    report = analyze(session)
+    report.tables["mixed"] = [{"device": 3000, "value": 1}, {"value": 2}]
     module = exporter(name)
-    module.export(session, analyze(session), tmp_path / "out")
+    module.export(session, report, tmp_path / "out")
     text = (tmp_path / "out").read_bytes().decode().lower()
     assert "rank 3 device 0" in text and not re.search(r"device 3000|>3000<|idle 3000\b", text)
