@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallscope.analyzers.models.call import bits, parse_dtype
-from stallscope.analyzers.pipes import PIPES, SIDES, Pipes
+from stallscope.analyzers.pipes import MEMORY, PIPES, SIDES, Pipes
 from stallscope.analyzers.registry import NotApplicable
 from stallscope.analyzers.units import size
 from stallscope.analyzers.work import Group, grid_blocks
@@ -256,26 +256,47 @@ class Npu:
                     found[side, pipe] = key
         return found
 
+    @cached_property
+    def _compute_keys(self) -> dict[tuple[str, str], list[str]]:
+        """ArithmeticUtilization: cube and vector time by element type, whose sum is how busy the unit was."""
+        parts = {("aic", "mac"): ("aic_mac_fp16_ratio", "aic_mac_int8_ratio"),
+                 ("aiv", "vec"): tuple(f"aiv_vec_{t}_ratio" for t in ("fp32", "fp16", "int32", "misc")),
+                 ("", "mac"): ("mac_fp16_ratio", "mac_int8_ratio"),
+                 ("", "vec"): tuple(f"vec_{t}_ratio" for t in ("fp32", "fp16", "int32", "misc"))}  # fmt: skip
+        known = self.timeline.args.keys
+        return {where: found for where, keys in parts.items() if (found := [k for k in keys if k in known])}
+
     @property
     def has_pipes(self) -> bool:
-        """Whether the busy shares of pipes were recorded."""
-        return bool(self._ratio_keys)
+        """Whether the busy shares of all pipes were recorded."""
+        return any(pipe in MEMORY for _, pipe in self._ratio_keys)
+
+    @property
+    def has_counters(self) -> bool:
+        """Whether anything was recorded of how busy pipes were."""
+        return bool(self._ratio_keys or self._compute_keys)
 
     def pipes(self, rows: Rows) -> Pipes | None:
         """The pipes of some kernels of one kind, their mean by time; None where nothing was recorded."""
-        if not self._ratio_keys:
+        if not self.has_counters:
             return None
         weight = self.timeline.spans.dur_ns[rows].astype(np.float64)
         ratios = {}
-        for where, key in self._ratio_keys.items():
-            values = self.numbers(key)[rows]
+        for where, keys in self._columns().items():
+            values = sum((self.numbers(key)[rows] for key in keys), np.zeros(len(rows)))
             good = np.isfinite(values) & (values >= 0) & (values <= 1.05)
             if good.any() and weight[good].sum() > 0:
                 ratios[where] = float((values[good] * weight[good]).sum() / weight[good].sum())
         if not any(r > 0 for r in ratios.values()):
             return None
         both = all(any(r > UNUSED for (side, _), r in ratios.items() if side == s) for s in ("aic", "aiv"))
-        return Pipes(ratios, both and self.core_of(int(rows[0])) in MIXED)
+        return Pipes(ratios, both and self.core_of(int(rows[0])) in MIXED, not self.has_pipes)
+
+    def _columns(self) -> dict[tuple[str, str], list[str]]:
+        """The columns whose sum is each pipe's busy share."""
+        if self._ratio_keys:
+            return {where: [key] for where, key in self._ratio_keys.items()}
+        return self._compute_keys
 
     @cached_property
     def _byte_keys(self) -> list[str]:

@@ -21,7 +21,9 @@ from stallscope.analyzers.models.call import Cost
 from stallscope.analyzers.models.roofline import IMPOSSIBLE, LOW, TARGET, RooflinePoint, far_from_roofs
 from stallscope.analyzers.units import size
 
-Bound = Literal["cube-bound", "vector-bound", "memory-bound", "feed-bound", "scalar-bound", "unbound"]
+Bound = Literal[
+    "cube-bound", "vector-bound", "memory-bound", "feed-bound", "scalar-bound", "unbound", "unknown"
+]
 
 BUSY = 0.80
 """Share of its cycles from which on a pipe binds (msprof-analyze)."""
@@ -52,11 +54,13 @@ class Pipes:
     """How busy the pipes of a kernel were. `ratios` maps (side, pipe) to 0..1, as far as recorded.
 
     `mixed` tells that cube and vector cores worked together: each waits for the other in its scalar unit, so a busy
-    scalar unit proves nothing there.
+    scalar unit proves nothing there. `compute_only` tells that only cube and vector units were counted
+    (ArithmeticUtilization): what binds where they do not is unknown.
     """
 
     ratios: Mapping[tuple[str, str], float]
     mixed: bool = False
+    compute_only: bool = False
 
     @property
     def bound(self) -> Bound:
@@ -64,6 +68,8 @@ class Pipes:
         for pipe, verdict in COMPUTE.items():
             if self._most((pipe,)) >= BUSY:
                 return verdict
+        if self.compute_only:
+            return "unknown"
         if self._most(MEMORY) >= BUSY or self._moves_in_turn():
             return "memory-bound"
         if self._most(("mte1",)) >= BUSY:
@@ -81,6 +87,7 @@ class Pipes:
             "memory-bound": MEMORY,
             "feed-bound": ("mte1",),
             "scalar-bound": ("scalar",),
+            "unknown": tuple(COMPUTE),
             "unbound": tuple(p for p in PIPES if not (self.mixed and p == "scalar")),
         }[self.bound]
         (side, pipe), ratio = max(
@@ -95,6 +102,8 @@ class Pipes:
         Bound: it runs until the next busy pipe binds. Bound by none: until the busiest pipe is busy at 0.8.
         """
         _, pipe, ratio = self.busiest
+        if self.bound == "unknown":
+            return 1.0
         if self.bound == "unbound":
             return min(1.0, ratio / BUSY)
         binding = MEMORY if self.bound == "memory-bound" else (pipe,)

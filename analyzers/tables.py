@@ -38,7 +38,7 @@ def all_tables(run: Run) -> dict[str, list[Row]]:
         "batches": batches(run),
         "operators": operators(run),
         "lanes": backpressure.lanes(run),
-        "pipes": run.npu.table() if run.npu.has_pipes else [],
+        "pipes": run.npu.table() if run.npu.has_counters else [],
     }
     return {name: rows for name, rows in found.items() if rows or name == "trust"}
 

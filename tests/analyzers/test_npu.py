@@ -387,3 +387,15 @@ def test_text_database_and_msprof_of_one_run_say_the_same(tmp_path: Path) -> Non
     assert told[1:] == told[:1] * 3
     msprof = analyze(load(ascend.write_msprof(tmp_path / "msprof")), RULES_FOR_NPU)
     assert [(f.code, f.title) for f in msprof.findings][:1] == [f[:2] for f in told[0][0]]
+
+
+def test_arithmetic_counters_prove_a_busy_cube_and_nothing_else() -> None:
+    run = run_of("""
+        stream7 kernel:a@0..100{Accelerator Core=AI_CORE;Type=MatMulV3;Block Num=20;aic_mac_fp16_ratio=0.83;aic_mac_int8_ratio=0.0}
+        stream7 kernel:b@100..300{Accelerator Core=AI_VECTOR_CORE;Type=Add;Block Num=40;aiv_vec_fp32_ratio=0.1;aiv_vec_fp16_ratio=0.05}
+    """)
+    vector, cube = run.npu.table()
+    assert (cube["bound"], cube["busy"]) == ("cube-bound", 0.83)
+    assert (vector["bound"], vector["busy"]) == ("unknown", 0.15)
+    report = analyze(run.session, {"NP802": RULES["NP802"]})
+    assert "PipeUtilization" in report.rules[0].reason
