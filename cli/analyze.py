@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from stallscope.cli.options import (
     output_options,
     progress,
     rule_options,
-    stderr_console,
     stem,
 )
 from stallscope.profiler.errors import InputError, StallscopeError
@@ -46,10 +46,12 @@ def command(ctx: click.Context, /, paths: tuple[str, ...], **options: Any) -> No
     paths = _swallowed_by_json(paths, options)
     if not paths:
         raise click.UsageError("Missing argument 'TRACE...'.")
-    traces = [trace for path in paths for trace in _expand(Path(path), options["rank"])]
+    groups = [_expand(path, options["rank"]) for path in paths]
+    traces = [trace for group in groups for trace in group]
     if len(traces) == 1:
         ctx.exit(_analyze_one(traces[0], options))
-    ctx.exit(_analyze_many(traces, options))
+    # what was named is asked for; what merely lies in a folder may be anything
+    ctx.exit(_analyze_many(traces, options, named={group[0] for group in groups if len(group) == 1}))
 
 
 def _swallowed_by_json(paths: tuple[str, ...], options: dict[str, Any]) -> tuple[str, ...]:
@@ -61,9 +63,12 @@ def _swallowed_by_json(paths: tuple[str, ...], options: dict[str, Any]) -> tuple
     return paths
 
 
-def _expand(path: Path, rank: int | None) -> list[Path]:
+def _expand(name: str, rank: int | None) -> list[Path]:
     """The traces a path stands for: itself, or the trace files of a plain folder; of one rank, if one is asked for."""
-    if not path.is_dir():
+    if not name:
+        raise InputError("''", "no file name")
+    path = Path(name)
+    if not os.path.isdir(path):  # never raises: the reader says what is wrong with a name
         return [path]
     from stallscope.profiler.readers import reader_of
     from stallscope.profiler.session import is_session
@@ -120,14 +125,14 @@ def _print(session: Any, report: Any, written: list[tuple[str, Path]]) -> None:
         click.echo(f"{what}: {where}")
 
 
-def _analyze_many(traces: list[Path], options: dict[str, Any]) -> int:
-    """Each trace on its own; one that cannot be read costs only itself."""
+def _analyze_many(traces: list[Path], options: dict[str, Any], named: set[Path]) -> int:
+    """Each trace on its own; one that cannot be read costs only itself, and the exit status if it was named."""
     for name in ("html", "json_", "trace", "save"):
         if options[name] not in (None, "", "-"):
             raise click.UsageError(
                 f"--{name.strip('_')} takes no file name for several traces; leave the name out."
             )
-    status, good = 0, 0
+    status, good, failed = 0, 0, 0
     for path in traces:
         try:
             if not options["quiet"] and options["json_"] is None:
@@ -135,10 +140,12 @@ def _analyze_many(traces: list[Path], options: dict[str, Any]) -> int:
             status = max(status, _analyze_one(path, options))
             good += 1
         except StallscopeError as error:
-            stderr_console().print(f"stallscope: {error}", markup=False, soft_wrap=True)
+            click.echo(f"stallscope: {error}", err=True)
+            if path in named:
+                failed = error.exit_code
     if good == 0:
         raise InputError(traces[0].parent, f"none of the {len(traces)} files could be analysed")
-    return status
+    return failed or status
 
 
 __all__ = ["command"]

@@ -1,7 +1,7 @@
 """The `stallscope` command: a table of subcommands, each imported only when it is used.
 
-Exit codes: 0 done; 1 a finding at or over `--fail-on`; 2 unusable input or options; `run` ends with the
-target's own status.
+Exit codes: 0 done; 1 a finding at or over `--fail-on`; 2 unusable input or options, or output that cannot be
+written; 130 interrupted; `run` ends with the target's own status.
 """
 
 from __future__ import annotations
@@ -32,6 +32,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
 """Name -> (module whose `command` it is, one line of help). Help must not cost an import."""
 
 
+INTERRUPTED = 130
+"""As shells report a program that Ctrl-C ended."""
+
+
 class LazyGroup(click.Group):
     """A group that knows its commands by name and imports one when it is called."""
 
@@ -54,6 +58,20 @@ class LazyGroup(click.Group):
         except StallscopeError as error:
             click.echo(f"stallscope: {error}", err=True)
             ctx.exit(error.exit_code)
+        except BrokenPipeError:
+            raise  # the reader of our output went away; click ends quietly
+        except KeyboardInterrupt:
+            click.echo("stallscope: interrupted", err=True)
+            ctx.exit(INTERRUPTED)
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename is not None else ""
+            click.echo(f"stallscope: {where}{error.strerror or error}", err=True)
+            ctx.exit(StallscopeError.exit_code)
+        except MemoryError:
+            click.echo(
+                "stallscope: out of memory. Load a part of the trace (--window A..B, --rank N).", err=True
+            )
+            ctx.exit(StallscopeError.exit_code)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

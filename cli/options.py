@@ -147,7 +147,10 @@ class Outputs:
             written.append(("trace", self.trace))
         if self.save:
             stage("save session")
-            written.append(("session", session.save(self.save, force=self.force)))
+            try:
+                written.append(("session", session.save(self.save, force=self.force)))
+            except OSError as error:
+                raise InputError(self.save, f"cannot be written ({error.strerror or error})") from error
         if self.json or self.json_to_stdout:
             stage("write JSON")
             written.extend(self._write_json(session, report))

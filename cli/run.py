@@ -145,8 +145,9 @@ class _Run:
         except KeyboardInterrupt:
             self._say(f"interrupted; the raw recording is kept. Next: {_shell('analyze', self.folder)}")
             return 0
-        except StallscopeError as error:
+        except (StallscopeError, OSError) as error:
             click.echo(f"stallscope: {error}", err=True)
+            self._say(f"the recording is kept. Next: {_shell('analyze', self.folder)}")
             return 0
         except Exception:  # noqa: BLE001 - a fault of ours must not become the target's exit status
             traceback.print_exc()

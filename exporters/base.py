@@ -105,10 +105,13 @@ def gzip_writer(file: IO[bytes]) -> IO[bytes]:
 
 @contextmanager
 def writing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """A binary file to write to, compressed where its name ends in `.gz`. Raises InputError."""
+    """A binary file to write to, compressed where its name ends in `.gz`. Raises InputError.
+
+    The file takes the place of an older one when it is whole: on a full disk, or interrupted, the older one stays.
+    """
     target = Path(path)
     try:
-        with target.open("wb") as file:
+        with _placed(target) as file:
             if target.suffix != ".gz":
                 yield file
                 return
@@ -116,6 +119,25 @@ def writing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
                 yield packed
     except OSError as error:
         raise InputError(target, f"cannot be written ({error.strerror or error})") from error
+
+
+@contextmanager
+def _placed(target: Path) -> Iterator[IO[bytes]]:
+    if (
+        target.exists() and not target.is_file()
+    ):  # a pipe, /dev/stdout; of a folder open() says that it is one
+        with target.open("wb") as file:
+            yield file
+        return
+    whole = Path(os.path.realpath(target))
+    part = whole.with_name(f".stallscope-{os.getpid()}.part")
+    try:
+        with part.open("wb") as file:
+            yield file
+        part.replace(whole)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
 
 
 _NAMESPACE = re.compile(r"(?:\b\w+::)+")

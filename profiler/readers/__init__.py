@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import stat
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -45,8 +46,7 @@ def reader_of(path: Path) -> Reader | None:
 def load(path: str | os.PathLike[str]) -> Session:
     """Read any file or folder we know into a Session. Raises InputError with the next step otherwise."""
     source = Path(path)
-    if not source.exists():
-        raise InputError(source, "no such file or folder")
+    _check(source)
     if is_session(source):
         return Session.load(source)
     content = content_of(source)
@@ -54,6 +54,20 @@ def load(path: str | os.PathLike[str]) -> Session:
     if session.facts.get("format") != "stallscope-recording":  # which is its own source
         session.content = content
     return session
+
+
+def _check(source: Path) -> None:
+    """Raises InputError for what is not there, and for what does not end or can be read only once."""
+    try:
+        mode = source.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError(source, "no such file or folder") from None
+    except (OSError, ValueError) as error:  # too long a name, no permission, a NUL in the name
+        raise InputError(source, f"cannot be read ({getattr(error, 'strerror', None) or error})") from error
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise InputError(
+            source, "neither a file nor a folder but a pipe or a device", "Save its content to a file first."
+        )
 
 
 def _read(source: Path) -> Session:
