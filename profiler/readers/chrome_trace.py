@@ -67,7 +67,7 @@ CATEGORY_KINDS: dict[str, Kind] = {
 """Lower-case category to kind; the producers differ only in case (torch 1.8 wrote "Kernel")."""
 
 _DEVICE_PROCESS = re.compile(
-    r"^\d+ GPU(\d+)$|^CUDA functions$|^/device:(?:GPU|TPU|CUSTOM):(\d+)|^GPU ?(\d+)$|^NPU ?(\d*)$"
+    r"^\d+ GPU(\d+)$|^\d+ COPY$|^CUDA functions$|^/device:(?:GPU|TPU|CUSTOM):(\d+)|^GPU ?(\d+)$|^NPU ?(\d*)$"
 )
 _RUNTIME_NAME = re.compile(r"^(?:cuda|cu|hip|hsa|xpu|mtia)_?[A-Z_]|^(?:ur|ze)[A-Z]")
 _WAIT_NAME = re.compile(r"(?:^|_)wait(?:$|_)", re.IGNORECASE)
