@@ -123,22 +123,29 @@ def doubtful(groups: Sequence[Group]) -> bool:
     return any(f is not None and f.confidence == "doubtful" for f in figures)
 
 
+HARDLY = 0.02
+"""No kernel of a library is so far from the roof by itself: more likely it was not this work that it did."""
+
+
 def confidence(groups: Sequence[Group], by: str) -> Confidence:
-    """High where the peak is sure and the gain was replayed, low where neither is."""
-    return (
-        "high"
-        if by == "replay" and not doubtful(groups)
-        else "low"
-        if by != "replay" and doubtful(groups)
-        else "medium"
-    )
+    """High where the peak is sure, the grid known and the gain replayed; low where the peak is in doubt and the gain
+    a bound, or where a kernel reaches next to nothing of its roof."""
+    shares = [g.point.share for g in groups if g.point is not None and g.point.share is not None]
+    if shares and min(shares) < HARDLY:
+        return "low"
+    sure, replayed = not doubtful(groups), by == "replay"
+    if sure and replayed and all(g.blocks for g in groups):
+        return "high"
+    return "medium" if sure or replayed else "low"
 
 
 def spread(shares: Sequence[float]) -> str:
     """ "57 %", or "38 to 57 %".
 
-    >>> spread([0.571]), spread([0.381, 0.571])
-    ('57 %', '38 to 57 %')
+    >>> spread([0.571]), spread([0.381, 0.571]), spread([0.0004])
+    ('57 %', '38 to 57 %', 'under 1 %')
     """
     low, high = round(100 * min(shares)), round(100 * max(shares))
+    if high == 0:
+        return "under 1 %"
     return f"{high} %" if low == high else f"{low} to {high} %"

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 BUSY = 0.9
 """From this share of its explained time on, a device is called busy."""
 MOSTLY = 0.5
+IDLE_MUCH = 0.3
+"""From this share of idle time on, a finding worth under 3 % is not what a run is about."""
 _MOST_CODES = 12
 
 
@@ -57,7 +59,10 @@ def _first(run: Run, findings: Sequence[Finding]) -> str:
     if top is not None:
         # a number of the whole recording must not read like one of a step
         whole = "in all, " if step and "per_step_ns" not in top.facts else ""
-        return f"{step}{whole}{_lower(top.title) if step else top.title}; {_worth(top)}"
+        rest = _rest(run, top, findings)
+        title = _lower(top.title) if step or rest else top.title
+        text = f"{step}{rest}{whole}{title}; {_worth(top)}"
+        return text if step else _capital(text)
     if len(run.timeline) == 0:
         tables = run.session.facts.get("tables_only")
         return f"No verdict: the recording has no {'timeline, only what its tables tell' if tables else 'events'}"
@@ -82,6 +87,19 @@ def _lost(run: Run) -> str:
         check.text for check in run.trust.checks if check.name == "lost-launches" and check.state == "bad"
     )
     return next(lost, "")
+
+
+def _rest(run: Run, top: Finding, findings: Sequence[Finding]) -> str:
+    """What to say before a small finding of a device that idles much for other reasons."""
+    view = run.whole
+    explained = sum(f.facts.get("adds_ns", f.recoverable_ns) for f in findings)
+    times = {"low": 2, "medium": 5}.get(top.severity)
+    if times is None or view.idle_ns < IDLE_MUCH * view.span_ns or times * explained > view.idle_ns:
+        return ""
+    number = max(run.devices, key=lambda n: run.devices[n].idle_ns)
+    name, ns = max(run.idle[number].totals().items(), key=lambda item: item[1])
+    part = f", {share(ns, run.devices[number].idle_ns)} of that {name.replace('_', ' ')}"
+    return f"the device is idle {share(view.idle_ns, view.span_ns)} of the time{part}; of causes with a place the first is small: "
 
 
 def _calm(run: Run) -> str:
@@ -153,11 +171,13 @@ def period_ns(run: Run, series: PhaseSeries) -> int:
 
 
 def _worth(top: Finding) -> str:
+    # no more than the time that the sentence itself has just told
+    worth = min(top.recoverable_ns, top.facts.get("counted_ns", top.recoverable_ns))
     per = top.facts.get("per_step_ns")
     if per and top.lost_ns and top.facts.get("steps", 0) > 1:
         gain = per * top.recoverable_ns // top.lost_ns
         return f"worth up to {duration(gain)} a {'token' if top.phase == 'decode' else 'step'}, confidence {top.confidence}"
-    return f"worth up to {duration(top.recoverable_ns)}, confidence {top.confidence}"
+    return f"worth up to {duration(worth)}, confidence {top.confidence}"
 
 
 def _device_line(run: Run) -> str:

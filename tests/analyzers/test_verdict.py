@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stallscope.analyzers import analyze
+from stallscope.analyzers import RULES, analyze
 from stallscope.analyzers.chains import looks_like
 from stallscope.analyzers.engine import disjoint, severity
 from stallscope.analyzers.finding import Finding, Where
@@ -176,3 +176,20 @@ def test_a_number_of_the_whole_recording_does_not_read_like_one_of_a_step() -> N
 )  # fmt: skip
 def test_known_chains_are_named(operators: list[str], expected: str) -> None:
     assert looks_like(operators) == expected
+
+
+def test_a_small_finding_is_not_told_as_what_an_idle_device_is_about() -> None:
+    """A copy blocks for 60 us of 3 ms in which the device idles before an unlinked kernel."""
+    report = analyze(
+        timeline(
+            """
+            host    op:aten::to@0..80 rt:cudaMemcpyAsync@2..72#1 op:aten::mm@90..110 rt:cudaLaunchKernel@100..104#2
+            stream7 memcpy:"Memcpy HtoD (Pageable -> Device)"@6..66#1 kernel:a@106..200#2 kernel:b@2900..3000#900
+            """
+        ),
+        {"SY203": RULES["SY203"]},
+    )
+    (finding,) = report.findings
+    assert finding.severity in ("low", "medium")
+    assert report.verdict.text.startswith("The device is idle 91.")
+    assert "unexplained; of causes with a place the first is small: copies that block" in report.verdict.text
