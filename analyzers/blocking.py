@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallscope.analyzers.environment import variable
+from stallscope.analyzers.places import FEW_LAUNCHES
 from stallscope.profiler import kinds
 from stallscope.profiler.kinds import Kind
 
@@ -35,6 +36,7 @@ class LaunchBlocking:
     def __init__(self, run: Run) -> None:
         self.run = run
         self.launches = 0
+        self.waited_for = 0
         self.syncs: Rows = self._find()
 
     def _find(self) -> Rows:
@@ -48,23 +50,22 @@ class LaunchBlocking:
         self.launches = len(launch)
         if len(launch) == 0 or len(sync) == 0:
             return np.zeros(0, np.intp)
-        rows = np.concatenate([launch, sync])
-        is_sync = np.concatenate([np.zeros(len(launch), bool), np.ones(len(sync), bool)])
-        order = np.lexsort((spans.start_ns[rows], spans.track[rows]))
-        rows, is_sync = rows[order], is_sync[order]
-        at = (
-            np.flatnonzero(is_sync[1:] & ~is_sync[:-1] & (spans.track[rows[1:]] == spans.track[rows[:-1]]))
-            + 1
-        )
-        before, found = rows[at - 1], rows[at]
-        caller = run.places.operators(before)
-        same = (caller >= 0) & (caller == run.places.operators(found))
-        return np.asarray(np.sort(found[same]), np.intp)
+        # rows of one thread are by start: the next synchronisation after each launch
+        at = np.searchsorted(sync, launch)
+        launch, following = launch[at < len(sync)], sync[at[at < len(sync)]]
+        around = run.places.operators(following)
+        same = (around >= 0) & (spans.track[following] == spans.track[launch])
+        same &= spans.start_ns[np.maximum(around, 0)] <= spans.start_ns[launch]
+        found, count = np.unique(following[same], return_counts=True)
+        # an operator that holds many launches is a step or a module that synchronises once, by itself
+        small = count <= FEW_LAUNCHES
+        self.waited_for = int(count[small].sum())
+        return np.asarray(found[small], np.intp)
 
     @property
     def share(self) -> float:
         """Share of the launches that are waited for at once."""
-        return len(self.syncs) / self.launches if self.launches else 0.0
+        return self.waited_for / self.launches if self.launches else 0.0
 
     @cached_property
     def active(self) -> bool:

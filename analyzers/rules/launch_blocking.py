@@ -73,7 +73,7 @@ def _finding(run: Run, loss: Loss) -> Finding:
     blocking, spans = run.blocking, run.timeline.spans
     facts = per_step(run, loss.lost_ns, loss.by_phase) | {
         "launches": blocking.launches,
-        "waited_for": len(blocking.syncs),
+        "waited_for": blocking.waited_for,
         "waited_ns": int(spans.dur_ns[blocking.syncs].sum()),
         "call": run.timeline.name(loss.row),
         "switch": blocking.switch,
@@ -90,7 +90,7 @@ def _finding(run: Run, loss: Loss) -> Finding:
         phase=loss.phase,
         where=loss.place.where(),
         detail=(
-            f"{len(blocking.syncs)} of {blocking.launches} launches are followed by {run.timeline.name(loss.row)} of the same "
+            f"{blocking.waited_for} of {blocking.launches} launches are followed by {run.timeline.name(loss.row)} of the same "
             f"operator; {duration(facts['waited_ns'])} of waiting, after which the device idles "
             f"{share(loss.lost_ns, run.steady_span_ns(loss.account.view))} of its time until the next launch."
         ),

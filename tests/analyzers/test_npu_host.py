@@ -10,7 +10,9 @@ import pytest
 
 from stallscope.analyzers import analyze
 from stallscope.analyzers.finding import Finding, Report
+from stallscope.analyzers.run import Run
 from stallscope.profiler.readers import load
+from stallscope.profiler.session import Session
 from support.lanes import timeline
 
 AT = 1_715_594_400_000_000
@@ -195,3 +197,38 @@ def test_settings_that_slow_the_host_down_are_told(settings: dict[str, bool], te
     told = [n.text for n in analyze(session).notes if n.code == "trust-settings"]
 
     assert len(told) == (text is not None) and all(t.startswith(text or "") for t in told)
+
+
+def blocking(operators: int, launches: int, operator: str = "aten::add", together: bool = False) -> Session:
+    """Operators of some launches each; every one waits for the stream at its end, or (`together`) one around all does."""
+    lines, number = [], 0
+    whole = operators * 100
+    around = f'op:"{operator}"@0..{whole} ' if together else ""
+    wait = f'sync:"AscendCL@aclrtSynchronizeStreamWithTimeout"@{whole - 5}..{whole - 1}' if together else ""
+    for i in range(operators):
+        base = 100 * i
+        inner = "aten::mul" if together else operator
+        line = f'op:"{inner}"@{base}..{base + 80}'
+        for k in range(launches):
+            number += 1
+            start = base + 5 + 10 * k
+            line += f' rt:"Node@launch"@{start}..{start + 4}#{number}'
+            lines.append(f"stream7  kernel:Mul@{base + 8 + 10 * k}..{base + 14 + 10 * k}#{number}")
+        if not together:
+            line += f' sync:"AscendCL@aclrtSynchronizeStreamWithTimeout"@{base + 50}..{base + 75}'
+        lines.append("host " + (around if i == 0 else "") + line)
+    return timeline("\n".join([*lines, f"host {wait}" if wait else "host"]), ascend={"ranks": [{"rank": -1}]})
+
+
+@pytest.mark.parametrize("launches", [1, 3])
+def test_every_operator_waits_whatever_it_launches(launches: int) -> None:
+    run = Run(blocking(30, launches))
+
+    assert run.blocking.active and run.blocking.share == 1.0
+    assert len(run.blocking.syncs) == 30 and run.blocking.switch == ""
+
+
+def test_a_step_that_waits_once_for_all_it_launched_is_not_blocking() -> None:
+    run = Run(blocking(30, 1, operator="Optimizer.step#SGD.step", together=True))
+
+    assert not run.blocking.active and len(run.blocking.syncs) == 0
