@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from stallscope.analyzers import analyze
 from stallscope.analyzers.run import Run
 from stallscope.analyzers.waits import WaitBlocks
 from support.lanes import timeline
@@ -104,3 +105,37 @@ def test_a_read_back_once_a_step_does_not_answer_for_long_python() -> None:
     assert totals["python"] == 3 * 490_000
     assert totals["unrecorded"] == 3 * 12_000
     assert totals["sync"] == 3 * 6_000
+
+
+def two_gpu_drawing() -> str:
+    """The shape of a public two-GPU recording: each device 99 % busy; each rank spends 44 % of the time in stream
+    synchronisation and most of the rest in launches that wait for room in a full queue."""
+    lines = []
+    for rank, (host, gpu) in enumerate((("host", "stream7"), ("host2", "gpu1.stream7"))):
+        calls, kernels = [], []
+        for step in range(2):
+            at, first = 1000 * step, 100 * rank + 10 * step
+            calls += [
+                f"rt:cudaLaunchKernel@{at + 1 + 3 * k}..{at + 3 + 3 * k}#{first + k + 1}" for k in range(2)
+            ]
+            calls += [
+                f"rt:cudaLaunchKernel@{at + begin}..{at + end}#{first + k}"
+                for k, begin, end in ((3, 7, 107), (4, 108, 208), (5, 209, 389), (6, 390, 550))
+            ]
+            calls.append(f"sync:cudaStreamSynchronize@{at + 552}..{at + 995}#{first + 9}")
+            kernels += [
+                f"kernel:gemm@{at + 5 + 165 * k}..{at + 168 + 165 * k}#{first + k + 1}" for k in range(6)
+            ]
+        lines += [f"{host} python:train.py(9):_step@0..2000 {' '.join(calls)}", f"{gpu} {' '.join(kernels)}"]
+    return "\n".join(lines)
+
+
+def test_two_busy_devices_are_not_blamed_on_waits_and_full_queues() -> None:
+    report = analyze(timeline(two_gpu_drawing()))
+    waits = sum(row["waited_ns"] for row in report.tables["waits"])
+    assert waits > 0.4 * 2 * report.headline.span_ns
+    assert len(report.devices) == 2
+    for device in report.devices:
+        assert device.busy_ns > 0.98 * device.span_ns
+    assert report.findings == []
+    assert "no stall keeps" in report.verdict.text

@@ -436,3 +436,17 @@ def test_findings_together_promise_no_more_than_mending_both_gives(
     assert sum(f.facts["adds_ns"] for f in replayed) <= report.run.replay.gain_ns(
         combined([f.fix for f in replayed])
     )
+
+
+def test_the_healthy_case_with_long_waits_has_the_shape_of_the_public_recording() -> None:
+    """99 % busy, 44 % of wall in stream synchronisation, 48 % in launches, most of that in calls over 1 ms."""
+    recording = CASES["h02-stream-sync-44-percent"].run()[0]
+    waits = sum(end - start for start, end in calls(recording, "stream_sync"))
+    launches = [
+        r.end_ns - r.start_ns for r in recording.host if r.kind == "runtime" and r.name.startswith("launch")
+    ]
+    found = device_totals(recording)
+    assert found["idle_ns"] < 0.01 * found["span_ns"]
+    assert waits > 0.35 * recording.wall_ns
+    assert sum(launches) > 0.4 * recording.wall_ns
+    assert sum(ns for ns in launches if ns > 1_000_000) > 0.5 * sum(launches)
