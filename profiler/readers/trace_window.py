@@ -6,7 +6,7 @@ Leaves: files whose part cannot be told from the part alone; for those the answe
         reads the whole.
 
 Times count from the first span of the whole file, which is known only at its end. It is guessed from the head
-of the file; where the guess was wrong, the file is read again. What explains the window from outside of it
+of the file; where the guess was far off, the file is read again. What explains the window from outside of it
 is fetched in one more reading: launches of its device work, by their ids, and what ran when spans began that
 reach into it. (A span ends with its caller at the latest: a frame whose return was lost does not reach as far as
 it says.)
@@ -23,6 +23,7 @@ import numpy as np
 
 from stallscope.profiler.builder import is_device_work
 from stallscope.profiler.ids import NO_ID, TEXT_ID_BASE
+from stallscope.profiler.kinds import Kind
 from stallscope.profiler.part import FAR
 from stallscope.profiler.readers import chrome_trace, source
 from stallscope.profiler.readers.trace_events import Part, RawEvents, tokenise, tokenise_chunks
@@ -45,19 +46,28 @@ def read_window(path: Path, low_ns: int, high_ns: int) -> Session | None:
     guess = _origin(_head(path))
     if guess is None:
         return None
-    raw, origin = _read(path, guess, low_ns, high_ns)
-    if origin is not None and origin != guess:
-        raw, origin = _read(path, origin, low_ns, high_ns)
+    held = _range(guess, low_ns, high_ns)
+    raw = tokenise(path, part=held)
+    origin = _origin(raw)
+    if origin is not None and held.low_ns > max(origin + low_ns, -FAR):
+        held = _range(origin, low_ns, high_ns)
+        raw = tokenise(path, part=held)
     if origin is None:
         return None
     session = chrome_trace.interpret(raw, path.name, origin)
-    missing = _missing(session.timeline, low_ns, high_ns)
+    missing = _missing(session.timeline, low_ns, high_ns, held.low_ns - origin)
     if missing is not None and (len(missing.ids) or len(missing.points)):
-        raw, _ = _read(path, origin, low_ns, high_ns, missing)
-        session = chrome_trace.interpret(raw, path.name, origin)
+        held = dataclasses.replace(held, ids=missing.ids, points=missing.points + origin)
+        del raw, session
+        session = chrome_trace.interpret(tokenise(path, part=held), path.name, origin)
     if len(session.timeline) == 0 or missing is None or any(code in session.notes for code in _NOT_WHOLE):
         return None
     return session
+
+
+def _range(origin: int, low: int, high: int) -> Part:
+    """What to keep. The true origin is never behind a guess, so the end is right, and the beginning if it is near."""
+    return Part(max(origin + low - BEFORE_NS, -FAR), min(origin + high, FAR))
 
 
 def _head(path: Path) -> RawEvents:
@@ -84,36 +94,28 @@ def _origin(raw: RawEvents) -> int | None:
 
 @dataclass(frozen=True)
 class _Missing:
-    """Ids of launches that are not loaded, and times whose callers may be missing, from the origin."""
+    """Ids of launches that may not be loaded, and times whose callers may be missing, from the origin."""
 
     ids: Int64
     points: Int64
 
 
-def _read(
-    path: Path, origin: int, low: int, high: int, more: _Missing | None = None
-) -> tuple[RawEvents, int | None]:
-    part = Part(max(origin + low - BEFORE_NS, -FAR), min(origin + high, FAR))
-    if more is not None:
-        part = dataclasses.replace(part, ids=more.ids, points=more.points + origin)
-    raw = tokenise(path, part=part)
-    return raw, _origin(raw)
-
-
-def _missing(timeline: Timeline, low: int, high: int) -> _Missing | None:
-    """What explains the window and is not loaded; None where nobody can say."""
+def _missing(timeline: Timeline, low: int, high: int, edge: int) -> _Missing | None:
+    """What explains the window and is not loaded; None where nobody can say. Only what touches `edge` or
+    comes later is loaded yet."""
     spans = timeline.spans
     work = is_device_work(spans.kind) & (spans.start_ns < high) & (spans.end_ns > low)
     if (spans.correlation[work] == NO_ID).any():
         return None
-    unlinked = work & (spans.launch_row < 0)
-    ids = np.concatenate([spans.correlation[unlinked], spans.external_id[unlinked]])
+    # of several calls with one id the earliest counts, which may lie before
+    by_other = work & ((spans.launch_row < 0) | (spans.kind[spans.launch_row] != Kind.RUNTIME))
+    ids = np.concatenate([spans.correlation[work], spans.external_id[by_other]])
     ids = np.unique(ids[(ids != NO_ID) & (ids != 0)])
     if (ids <= TEXT_ID_BASE).any():
         return None
     # whether a span still runs at the edge depends on what it was called by, which may have ended before
     host = np.array([track.role != "device" for track in timeline.tracks] or [False])
-    over = host[spans.track] & (spans.start_ns < low - BEFORE_NS) & (spans.end_ns > low - BEFORE_NS)
+    over = host[spans.track] & (spans.start_ns < edge) & (spans.end_ns >= edge)
     return _Missing(ids, np.unique(spans.start_ns[over]))
 
 
