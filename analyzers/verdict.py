@@ -92,7 +92,7 @@ def _lost(run: Run) -> str:
 def _rest(run: Run, top: Finding, findings: Sequence[Finding]) -> str:
     """What to say before a small finding of a device that idles much for other reasons."""
     view = run.whole
-    explained = sum(f.facts.get("adds_ns", f.recoverable_ns) for f in findings)
+    explained = sum(f.lost_ns for f in findings)
     times = {"low": 2, "medium": 5}.get(top.severity)
     if times is None or view.idle_ns < IDLE_MUCH * view.span_ns or times * explained > view.idle_ns:
         return ""
