@@ -35,6 +35,7 @@ def verdict(run: Run, findings: Sequence[Finding], outcomes: Sequence[RuleOutcom
             _device_line(run),
             _idle_line(run),
             _pressure_line(run),
+            _together_line(findings),
             _work_line(run),
             _trust_line(run),
         )
@@ -222,6 +223,16 @@ def _pressure_line(run: Run) -> str:
 def _work_line(run: Run) -> str:
     """How much of the device's time the cost models know, and how near it is to the chip's peaks."""
     return run.floor.line
+
+
+def _together_line(findings: Sequence[Finding]) -> str:
+    """What all findings give at once, where that is less than the sum of what each gives alone."""
+    told = [f for f in findings if f.severity != "info"]
+    alone = sum(f.recoverable_ns for f in told)
+    whole = sum(f.facts.get("adds_ns", f.recoverable_ns) for f in told)
+    if len(told) < 2 or whole >= alone:
+        return ""
+    return f"the {len(told)} findings overlap: all together are worth up to {duration(whole)}"
 
 
 def _trust_line(run: Run) -> str:

@@ -193,3 +193,15 @@ def test_a_small_finding_is_not_told_as_what_an_idle_device_is_about() -> None:
     assert finding.severity in ("low", "medium")
     assert report.verdict.text.startswith("The device is idle 91.")
     assert "unexplained; of causes with a place the first is small: copies that block" in report.verdict.text
+
+
+def test_overlapping_findings_are_summed_for_the_reader() -> None:
+    report = analyze(timeline(steps(800)))
+    (first, *_) = report.findings
+    pair = [
+        replace(first, facts={"adds_ns": 3_000_000}, recoverable_ns=3_000_000, lost_ns=3_000_000),
+        replace(first, facts={"adds_ns": 500_000}, recoverable_ns=2_000_000, lost_ns=2_000_000),
+    ]
+    lines = verdict(report.run, pair, []).lines
+    assert "the 2 findings overlap: all together are worth up to 3.50 ms" in lines
+    assert not [line for line in verdict(report.run, pair[:1], []).lines if "overlap" in line]
