@@ -221,7 +221,7 @@ def test_distinct_values() -> None:
 @given(st.lists(st.integers(-4, 4), max_size=60))
 def test_ranked_values_are_those_of_numpy(values: list[int]) -> None:
     column = np.array(values, np.int64)
-    ours = kernels.ranked(column)
+    ours: Any = kernels.ranked(column)
     theirs: Any = np.unique(column, return_inverse=True, return_counts=True)
     for a, b in zip(ours, theirs, strict=True):
         assert a.tolist() == b.reshape(-1).tolist()
