@@ -2,8 +2,9 @@
 
 ## What it finds
 With a device: idle time during spans that usually take microseconds and now took a hundred times as long, and during
-unusually long moments of Python code while another thread of the process was in Python. Without a device: the time
-the threads that execute operators waited for a core, as the kernel counts it (`stallscope run` records that), and pools
+unusually long moments of Python code while another thread of the process was in Python; also stays in Python after a
+call that gives the lock up, if time and again they end at the very moment at which another thread stops to run Python.
+Without a device: the time the threads that execute operators waited for a core, as the kernel counts it (`stallscope run` records that), and pools
 of compute threads larger than the cores, whose threads wait for a core longer than they run.
 
 ## Why it costs time
