@@ -1,6 +1,6 @@
 """How the time of HCCL operations splits: bytes on their way, waiting for other ranks, and for which rank.
 
-Two sources, the better one first:
+Three sources, the better one first:
 
 * the small tasks of an operation on its planes. Data tasks move bytes to or from another rank; `Notify_Wait` tasks
   wait for a rank's signal. Bytes move while any data task runs; the operation waits while one waits and none moves
@@ -8,8 +8,10 @@ Two sources, the better one first:
 * communication.json (or its database form): what the transfers of an operation took, added up over its links. They
   run side by side, so their sum is the most that the operation can have moved bytes for; the rest it waited. The
   table's own Wait and Transit Time are those of one plane and miss what the others wait for.
+* the same operation on other ranks: it ends on all of them at about the same time, so what one is in it longer than
+  the last to come it waited.
 
-Without either nothing is known: the length of an operation alone does not tell waiting from transfer.
+Without any of these nothing is known: the length of an operation alone does not tell waiting from transfer.
 """
 
 from __future__ import annotations
@@ -63,8 +65,9 @@ class Split:
     """How the time of each collective splits; columns of shape (k,), one per collective row of the timeline.
 
     `wait_ns` is -1 where nothing tells it; what is not waiting is transfer and its set-up. `peer` is the rank (within
-    the group) that was waited for longest, -1 unknown; `by_tasks` whether the tasks told it, which is exact, or the
-    table, which tells the least.
+    the group) that was waited for longest, -1 unknown; `by_tasks` whether the tasks told it, which is exact, `by_ranks`
+    whether the lengths on other ranks did; else the table, and both of these tell the least. `transfer_ns` is
+    the least time it moved bytes for.
     """
 
     rows: Rows
@@ -72,6 +75,8 @@ class Split:
     peer: Int64
     peer_wait_ns: Int64
     by_tasks: Bool
+    by_ranks: Bool
+    transfer_ns: Int64
 
     @cached_property
     def known(self) -> Bool:
@@ -120,11 +125,12 @@ class Communication:
         """The collectives with what they waited."""
         n = len(self.rows)
         split = Split(self.rows, np.full(n, -1, np.int64), np.full(n, -1, np.int64), np.zeros(n, np.int64),
-                      np.zeros(n, bool))  # fmt: skip
+                      np.zeros(n, bool), np.zeros(n, bool), np.zeros(n, np.int64))  # fmt: skip
         if n:
             for key in self._places():
                 self._by_tasks(split, key)
             self._by_table(split)
+            self._by_ranks(split)
         return split
 
     def _places(self) -> list[tuple[int, int]]:
@@ -205,6 +211,7 @@ class Communication:
         at = mine[told]
         split.wait_ns[at] = intervals.covered(waiting, start[told], end[told])
         split.by_tasks[at] = True
+        split.transfer_ns[at] = intervals.covered(busy, start[told], end[told])
         peer = timeline.arg_ints_at("dst rank", waits, -1)
         # in a ring the neighbour that is waited for may wait for the next one itself
         codes, algorithms = timeline.arg_values("alg_type", self.rows[mine])
@@ -248,7 +255,10 @@ class Communication:
                 best = int(np.argmin(away))
                 if away[best] <= SAME_NS:
                     row = found[best]
-                    split.wait_ns[row] = min(waited, int(spans.dur_ns[self.rows[row]]))
+                    took = int(spans.dur_ns[self.rows[row]])
+                    split.wait_ns[row] = min(waited, took)
+                    peers = self._peers_of_group(rank, str(entry.get("group")))
+                    split.transfer_ns[row] = min(_moved_ns(entry) // peers, took) if peers else 0
 
     @cached_property
     def _by_operation(self) -> dict[tuple[str, str, int], dict[int, int]]:
@@ -262,15 +272,47 @@ class Communication:
 
     def last_to_come(self, row: int) -> int:
         """The rank among those recorded that came last to a collective: it is in it for the shortest time. -1 where
-        the tables of other ranks do not hold it, or where it waited itself, for a rank that was not recorded."""
-        timeline = self.run.timeline
-        name, rank = timeline.name(row), timeline.track_of(row).rank
-        known = [ranks for (op, _, _), ranks in self._by_operation.items() if op == name and rank in ranks]
-        if len(known) != 1 or len(known[0]) < 2:
+        no other rank holds it, or where that one waited itself, for a rank that was not recorded."""
+        rank, took = self.run.timeline.track_of(row).rank, int(self.run.timeline.spans.dur_ns[row])
+        lengths = self._lengths.get(self.run.timeline.name(row), {})
+        if rank not in lengths or len(lengths) < 2:
             return -1
-        lengths = known[0]
         last = min(lengths, key=lambda r: lengths[r])
-        return last if last != rank and 2 * lengths[last] <= lengths[rank] else -1
+        return last if last != rank and 2 * lengths[last] <= took else -1
+
+    @cached_property
+    def _lengths(self) -> dict[str, dict[int, int]]:
+        """Name of each HCCL operation that ran once on several ranks to its length on each (ns): by the tables, else
+        by the timeline. HCCL numbers its operations alike on all ranks of a group."""
+        spans, timeline = self.run.timeline.spans, self.run.timeline
+        out: dict[str, dict[int, int]] = {}
+        twice: set[str] = set()
+        rank_of = np.array([t.rank for t in timeline.tracks], np.int64)[spans.track[self.rows]]
+        numbered = timeline.match_names(is_numbered, timeline.of_kind(Kind.COLLECTIVE))[self.rows]
+        for row, rank in zip(self.rows[numbered].tolist(), rank_of[numbered].tolist(), strict=True):
+            of_name = out.setdefault(timeline.name(row), {})
+            if rank in of_name:
+                twice.add(timeline.name(row))
+            of_name[rank] = int(spans.dur_ns[row])
+        tables: dict[str, dict[int, int]] = {}
+        for (name, _, _), ranks in self._by_operation.items():
+            if name in tables:
+                twice.add(name)
+            tables[name] = ranks
+        for name, ranks in tables.items():
+            out[name] = {**ranks, **out.get(name, {})}
+        return {name: ranks for name, ranks in out.items() if name not in twice and len(ranks) > 1}
+
+    def _by_ranks(self, split: Split) -> None:
+        """A collective ends on all ranks at about the same time: what one is in it longer than the last to come, it
+        waited at least."""
+        timeline, spans = self.run.timeline, self.run.timeline.spans
+        for i in np.flatnonzero(split.wait_ns < 0).tolist():
+            row = int(self.rows[i])
+            lengths = self._lengths.get(timeline.name(row))
+            if lengths and timeline.track_of(row).rank in lengths:
+                split.wait_ns[i] = int(spans.dur_ns[row]) - min(min(lengths.values()), int(spans.dur_ns[row]))
+                split.by_ranks[i] = True
 
     @cached_property
     def computing(self) -> dict[int, int]:
@@ -284,6 +326,16 @@ class Communication:
             }
         steps = set.intersection(*(set(t) for t in tables.values())) if len(tables) > 1 else set()
         return {rank: sum(t[s] for s in steps) for rank, t in tables.items()} if steps else {}
+
+    @staticmethod
+    def _peers_of_group(rank: dict[str, Any], group: str) -> int:
+        """How many ranks a rank exchanges bytes with in a group, by its matrix: so many transfers may run at once."""
+        pairs = [
+            (str(e.get("from")), str(e.get("to")))
+            for e in rank.get("communication_matrix") or []
+            if e.get("group") == group and e.get("from") != e.get("to")
+        ]
+        return len({end for pair in pairs for end in pair}) - 1 if pairs else 0
 
     # -- links ---------------------------------------------------------------------------------------
 
@@ -428,12 +480,22 @@ def table_wait_ns(entry: dict[str, Any]) -> int | None:
 
     Transfers of one operation run side by side: their sum is the most it can have spent on them.
     """
-    links = [x for x in entry.get("links", []) if x.get("transport") != "SDMA"] or entry.get("links", [])
-    moved = sum(int(link.get("transit_ns", 0)) for link in links)
+    moved = _moved_ns(entry)
     elapse, waited = int(entry.get("elapse_ns", 0)), int(entry.get("wait_ns", 0))
     if moved > 0:
         return max(elapse - moved, 0)
     return waited if waited > 0 else None
+
+
+def _moved_ns(entry: dict[str, Any]) -> int:
+    """What the transfers of a table entry took in all; SDMA is the sum of the links below it."""
+    links = [x for x in entry.get("links", []) if x.get("transport") != "SDMA"] or entry.get("links", [])
+    return sum(int(link.get("transit_ns", 0)) for link in links)
+
+
+def is_numbered(name: str) -> bool:
+    """Whether HCCL numbered this call: the same call has the same name on all ranks of its group."""
+    return _NUMBERED.search(name) is not None
 
 
 def is_notify_wait(name: str) -> bool:

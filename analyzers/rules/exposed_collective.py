@@ -8,6 +8,8 @@ up by kernel name, and split into waiting and transfer where the recording tells
   signal and none moves bytes. The rank that was waited for longest is named by its number within the group.
 * HCCL with `communication.json`: a collective moves bytes for no longer than its transfers took in all; the rest it
   waited.
+* The same HCCL operation on several ranks: a collective ends on all of them at about the same time, so what it lasts
+  longer here than on the rank that came last is waiting.
 * Sizes of messages alone: of calls of one name and size the excess over the shortest is waiting.
 
 One rank alone without any of these cannot tell waiting from transfer.
@@ -127,7 +129,7 @@ def _finding(
         facts |= {"steps": steps, "per_step_ns": lost // steps}
     paired = _PAIRED.search(name) is not None
     whom = told.whom or ("the rank at the other end" if paired else "ranks that come late")
-    why = f", mostly waiting for {whom}" if late else ", mostly transfer" if told.by else ""
+    why = f", mostly waiting for {whom}" if late else ", mostly transfer" if told.transfer else ""
     longest = rows[np.argsort(-exposed, kind="stable")][:5]
     return Finding(
         code=CODE,
@@ -135,7 +137,7 @@ def _finding(
         title=f"{name[:60]} is exposed for {amount(lost, facts, phase)}{why}",
         lost_ns=lost,
         recoverable_ns=recoverable,
-        confidence="high" if told.by and told.sure and not told.first else "medium",
+        confidence="high" if told.sure and not told.first and (late or told.transfer) else "medium",
         phase=phase,
         where=Where(place.python if place else "", place.operator if place else "", name),
         detail=(
@@ -176,8 +178,9 @@ def _advice(told: _Told, late: bool, paired: bool) -> str:
 @dataclass(frozen=True)
 class _Told:
     """What the recording tells of the exposed time of some calls: how much was waiting, and by what it is known
-    ("tasks", "table", "sizes", "" unknown). `peer` is the rank within the group that was waited for, `rank` the same as a
-    rank of the whole job, -1 unknown; `first` whether most of the waiting was in the first collective of the recording."""
+    ("tasks", "table", "ranks", "sizes", "" unknown). `peer` is the rank within the group that was waited for, `rank` the same as a
+    rank of the whole job, -1 unknown; `first` whether most of the waiting was in the first collective of the recording, `transfer` whether most of the
+    exposed time is known to be transfer."""
 
     waited_ns: int
     by: str
@@ -186,6 +189,7 @@ class _Told:
     rank: int = -1
     peer_ns: int = 0
     first: bool = False
+    transfer: bool = False
     lacks: str = "Message sizes were not recorded"
 
     @property
@@ -211,7 +215,9 @@ class _Told:
             )
             out = f"For {wait} they move no bytes and wait for other ranks{of}; {rest} is transfer."
         elif self.by == "table":
-            out = f"Their transfers take {rest} at most; the other {wait} they wait for other ranks{of}."
+            out = f"Their transfers take {rest} at most; for at least {wait} they wait for other ranks{of}."
+        elif self.by == "ranks":
+            out = f"They are {wait} longer here than on the rank that came last{of}; {rest} is transfer at most."
         elif self.by == "sizes":
             return (
                 f"{wait} is longer than the shortest calls of the same size (late ranks), {rest} is transfer."
@@ -240,7 +246,11 @@ def _split(run: Run, rows: npt.NDArray[np.intp], exposed: Int64) -> _Told:
             if run.communication.ranks
             else "Message sizes were not recorded"
         )
-        return _Told(waited, "sizes", not late) if sized.all() else _Told(0, "", False, lacks=lacks)
+        return (
+            _Told(waited, "sizes", not late, transfer=not late)
+            if sized.all()
+            else _Told(0, "", False, lacks=lacks)
+        )
     waits = np.minimum(np.maximum(hccl, 0), exposed)
     waited = int(waits.sum())
     tasks = int(waits[split.by_tasks[at]].sum()) >= KNOWN * waited
@@ -258,7 +268,10 @@ def _split(run: Run, rows: npt.NDArray[np.intp], exposed: Int64) -> _Told:
             peer, peer_ns = best, sums[best]
     else:
         rank, peer_ns = _latest(run, rows, waits)
-    return _Told(waited, "tasks" if tasks else "table", True, peer, rank, peer_ns, first and waited > 0)
+    others = not tasks and int(waits[split.by_ranks[at]].sum()) >= KNOWN * waited
+    by = "tasks" if tasks else "ranks" if others else "table"
+    moved = int(np.minimum(split.transfer_ns[at], exposed).sum())
+    return _Told(waited, by, True, peer, rank, peer_ns, first and 2 * waited >= lost, 2 * moved >= lost)
 
 
 def _latest(run: Run, rows: npt.NDArray[np.intp], waits: Int64) -> tuple[int, int]:
