@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallscope.analyzers.finding import Finding, Report
-from stallscope.analyzers.idle import IDLE_CLASSES
+from stallscope.analyzers.idle import IDLE_CLASSES, Cause
 from stallscope.analyzers.run import Run
 from stallscope.exporters.html_pack import deflated, extremes, pack_json, planes, zigzag
 from stallscope.exporters.html_text import clean
@@ -331,10 +332,9 @@ class _Packer:
                 f"{self.run.rank_labels.get(key, f'device {key}')}: only the longest {MAX_GAPS:,} of {len(first):,} pieces of idle time are drawn."
             )
         cause = pieces.cause[first][chosen]
-        names = np.full(len(IDLE_CLASSES), -1, np.int64)
-        for number, name in enumerate(IDLE_CLASSES):
-            if (cause == number).any():
-                names[number] = self._extra_name(name, KIND_GAP)
+        names = np.full(len(Cause), -1, np.int64)
+        for number in np.unique(cause).tolist():
+            names[number] = self._extra_name(Cause(number).key, KIND_GAP)
         at = self.count
         track = self._strip("idle", "gap", start[chosen], end[chosen], names[cause], "device idle, by cause")
         gap = pieces.gap[first][chosen]
@@ -400,7 +400,8 @@ class _Packer:
     def _overview(self, start: int, end: int) -> list[dict[str, Any]]:
         """Busy permille of each device, or of the host, in equal bins of the whole range."""
         edges: Int64 = np.linspace(start, end, OVERVIEW_BINS + 1).astype(np.int64)
-        lines = [(f"device {n}", view.busy) for n, view in list(self.run.devices.items())[:8]]
+        labels = self.run.rank_labels
+        lines = [(labels.get(n, f"device {n}"), view.busy) for n, view in list(self.run.devices.items())[:8]]
         if not lines:
             spans = self.timeline.spans
             top = np.flatnonzero(spans.depth == 0)
@@ -619,7 +620,8 @@ def _counters(timeline: Timeline) -> list[dict[str, Any]]:
     pairs = np.unique(np.stack([counters.track.astype(np.int64), counters.name.astype(np.int64)]), axis=1).T
     for track, name in pairs.tolist()[:MAX_COUNTERS]:
         mine = (counters.track == track) & (counters.name == name)
-        lines.append(_line(timeline.strings[name], counters.time_ns[mine], counters.value[mine], "", track))
+        label, unit = _label_and_unit(timeline.strings[name])
+        lines.append(_line(label, counters.time_ns[mine], counters.value[mine], unit, track))
     for device in np.unique(memory.device).tolist()[:MAX_COUNTERS]:
         mine = (memory.device == device) & (memory.total_bytes >= 0)
         if mine.any():
@@ -627,6 +629,19 @@ def _counters(timeline: Timeline) -> list[dict[str, Any]]:
             values = memory.total_bytes[mine].astype(np.float64)
             lines.append(_line(f"allocated, {where}", memory.time_ns[mine], values, "bytes", -1))
     return [line for line in lines if line["times"]]
+
+
+def _label_and_unit(name: str) -> tuple[str, str]:
+    """A counter's name without the unit at its end.
+
+    >>> _label_and_unit("PTA allocated (bytes)"), _label_and_unit("clock (MHz)"), _label_and_unit("queue")
+    (('PTA allocated', 'bytes'), ('clock', 'MHz'), ('queue', ''))
+    """
+    match = re.fullmatch(r"(.*\S) ?[(\[]([A-Za-z%/]{1,12})[)\]]", name)
+    if match is None:
+        return name, ""
+    unit = match[2]
+    return match[1], "bytes" if unit.lower() in ("b", "byte", "bytes") else unit
 
 
 def _lanes_over_time(report: Report) -> list[dict[str, Any]]:

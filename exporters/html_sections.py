@@ -406,19 +406,20 @@ def rules(report: Report) -> Markup | None:
     """How every rule ended."""
     if not report.rules:
         return None
-    rows = []
+    groups: dict[tuple[str, str], list[str]] = {}
     for rule in report.rules:
-        status = rule.status.replace("_", " ")
-        rows.append(
-            el(
-                "li",
-                [
-                    el("span", status, class_=f"tag r-{rule.status}"),
-                    el("span", f"{rule.code} {rule.name}", class_="code"),
-                    el("span", rule.reason, class_="reason") if rule.reason else None,
-                ],
-            )
+        groups.setdefault((rule.status, rule.reason), []).append(f"{rule.code} {rule.name}")
+    rows = [
+        el(
+            "li",
+            [
+                el("span", status.replace("_", " "), class_=f"tag r-{status}"),
+                el("span", ", ".join(names), class_="code"),
+                el("span", reason, class_="reason") if reason else None,
+            ],
         )
+        for (status, reason), names in groups.items()
+    ]
     counts = {s: sum(r.status == s for r in report.rules) for s in ("found", "clean", "not_analysable")}
     told = f"{counts['found']} found, {counts['clean']} clean, {counts['not_analysable']} not analysable"
     title = el("summary", [f"{len(report.rules)} rules: ", el("span", told)])

@@ -40,6 +40,8 @@ TABLE_TITLES = {
     "roofline": "Roofline",
     "floor": "Floor of each phase",
     "families": "Device time by kind of work",
+    "pipes": "Pipes of the NPU's cores, by kernel",
+    "together": "What all findings are worth together",
 }
 
 

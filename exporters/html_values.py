@@ -28,6 +28,7 @@ def fact_text(key: str, value: Any) -> str:
 
 
 _NEEDS_NO_NAME = frozenset({"place", "name", "ns", "text"})
+_NO_COUNTS = ("version", "Version", "rank", "pid", "_id", "year")
 _UNITS = ("_ns", "_bytes", "_per_s", "_share", "_percent")
 
 
@@ -36,7 +37,8 @@ def _nested(key: str, value: Any) -> str:
     if isinstance(value, Mapping):
         # `{"split_ns": {"python": 3}}`: what is inside has the unit of the whole unless it names its own
         unit = key[key.rfind("_") :] if key.endswith(_UNITS) else ""
-        named = [(str(k), str(k) if str(k).endswith(_UNITS) else f"{k}{unit}", v) for k, v in value.items()]
+        told = [(str(k), v) for k, v in value.items() if v not in ("", [], {})]
+        named = [(k, k if k.endswith(_UNITS) else f"{k}{unit}", v) for k, v in told]
         plain_keys = {k for k, _, _ in named} & _NEEDS_NO_NAME
         texts = [
             fact_text(u, v) if k in plain_keys else f"{column_title(k)} {fact_text(u, v)}"
@@ -51,6 +53,8 @@ def _nested(key: str, value: Any) -> str:
 
 
 def _number(key: str, value: float) -> str:
+    if key.endswith(_NO_COUNTS):
+        return str(value)
     if key == "ns" or key.endswith(("_ns", "_ns_per_step")):
         return duration(round(value))
     if key.endswith("bytes"):

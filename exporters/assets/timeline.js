@@ -467,7 +467,7 @@
           const left = line.track.lines.length - line.track.open;
           x.fillStyle = this.ink.accent;
           x.font = "11.5px " + this.sans;
-          const text = left > 0 ? `▸ ${F.count(left)} more ${line.track.kind === "stream" ? "lanes" : "levels"}` : "▴ fold";
+          const text = left > 0 ? `▸ ${F.plural(left, line.track.kind === "stream" ? "more lane" : "more level")}` : "▴ fold";
           this.cut(text, 14, y + ROW / 2, g - 22);
         } else if (line.type === "counter") {
           const { label, unit, low, high } = line.counter;

@@ -96,10 +96,18 @@ def test_times_beyond_32_bits_stay_exact() -> None:
     assert (far * 1000, 1, "b", "operator") in spans_of(session)
 
 
-def test_idle_strip_holds_each_idle_nanosecond_once(small_session: Session) -> None:
-    report = analyze(small_session)
+UNEXPLAINED = """
+    host     op:aten::mm@0..100
+    stream7  kernel:a@10..20 kernel:b@60..90
+"""
 
-    page = drawn_page(small_session, report)
+
+@pytest.mark.parametrize("drawing", ["", UNEXPLAINED])
+def test_idle_strip_holds_each_idle_nanosecond_once(drawing: str, small_session: Session) -> None:
+    session = timeline(drawing) if drawing else small_session
+    report = analyze(session)
+
+    page = drawn_page(session, report)
 
     gaps = [i for i, kind in enumerate(page.slices.kind) if kind == "idle gap"]
     by_class: Counter[str] = Counter()
@@ -346,12 +354,31 @@ def test_trust_notes_are_told_and_rules_that_do_not_apply_are_not(
     assert "not analysable HB102 host-gap does not apply: a device was recorded" in text
 
 
+def test_counters_carry_the_unit_of_their_name() -> None:
+    label = html_data._label_and_unit
+    assert label("memory PTA allocated (bytes)") == ("memory PTA allocated", "bytes")
+    assert label("AI Core Freq (MHz)") == ("AI Core Freq", "MHz")
+    assert label("queue (of two things)") == ("queue (of two things)", "")
+    assert label("") == ("", "")
+
+
+def test_rules_that_fail_for_one_reason_are_told_together(
+    small_session: Session, small_report: Report
+) -> None:
+    gone = [RuleOutcome(code, "x", "not_analysable", "no steps") for code in ("A1", "A2", "A3")]
+    page = drawn_page(small_session, dataclasses.replace(small_report, rules=gone))
+
+    assert "A1 x, A2 x, A3 x" in page.text
+
+
 def test_values_carry_the_unit_of_their_key() -> None:
     places = [{"place": "a.py:3 (f)", "ns": 543_026}, {"place": "b.py:4 (g)", "ns": 1_500}]
     assert fact_text("places", places) == "a.py:3 (f) 543 us; b.py:4 (g) 1.50 us"
     assert fact_text("split_ns", {"python": 3_000, "sync": None}) == "python 3.00 us; sync n/a"
     assert fact_text("rate_flops_per_s", 2.5e12) == "2.5 TFLOP/s"
     assert fact_text("idle_share", 0.125) == "12.5 %"
+    assert fact_text("cuda_runtime_version", 12080) == "12080"
+    assert fact_text("settings", {"level": "Level1", "host": "", "marks": []}) == "level Level1"
     assert fact_text("x", True) == "yes"
     assert fact_text("devices", {}) == "none"
 
