@@ -43,7 +43,7 @@ from benchmarks.planted.simulate import Machine, simulate
 from stallscope.analyzers import analyze
 from stallscope.analyzers.finding import Finding, Report, Severity, Where
 from stallscope.analyzers.run import Run
-from stallscope.analyzers.whatif import combined
+from stallscope.analyzers.whatif import WhatIf, combined
 from stallscope.profiler.readers import load
 
 FLAT = Machine(submit_ns=10, kernel_gap_ns=1, graph_gap_ns=2, wake_ns=3)
@@ -450,3 +450,11 @@ def test_the_healthy_case_with_long_waits_has_the_shape_of_the_public_recording(
     assert waits > 0.35 * recording.wall_ns
     assert sum(launches) > 0.4 * recording.wall_ns
     assert sum(ns for ns in launches if ns > 1_000_000) > 0.5 * sum(launches)
+
+
+@pytest.mark.parametrize("form", ["kineto", "ascend-text"])
+def test_graphing_each_step_is_predicted_on_gpus_and_behind_a_task_queue(form: Form, tmp_path: Path) -> None:
+    case = CASES["p34-launch-bound-small-model"]
+    model = WhatIf(Run(load(write(case, form, tmp_path))))
+    predicted = model.predict("as graphs", model.graph_steps()).gain_ns
+    assert predicted == pytest.approx(case.gain_ns(chip_for(case, form)), rel=WORST_TARGET)
