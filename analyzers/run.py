@@ -517,17 +517,14 @@ class Run:
 
     @cached_property
     def span_ns(self) -> int:
-        """The recorded time, on the device's side or the host's, whichever is longer; at least 1."""
-        sides = [(self.whole.first_ns, self.whole.last_ns), self.host_span]
-        return max(
-            [
-                1,
-                *(
-                    end - start - intervals.length(intervals.clip(self.unrecorded, start, end))
-                    for start, end in sides
-                ),
-            ]
-        )
+        """The time operators and kernels were recorded, on the device's side or the host's, whichever is longer; at
+        least 1. Python samples and marks of a session reach beyond its windows and do not count."""
+        windows = recorded_windows(self.session.facts)
+        first, last = self.whole.first_ns, self.whole.last_ns
+        device = last - first - intervals.length(intervals.clip(self.unrecorded, first, last))
+        start, end = self.host_span
+        seen = intervals.length(intervals.clip(windows, start, end)) if windows is not None else 0
+        return max(1, device, seen or end - start)
 
     def steady_steps(self, phase: str) -> int:
         """How many steps of a phase are no warm-up."""

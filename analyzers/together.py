@@ -48,7 +48,7 @@ def together(run: Run, findings: Sequence[Finding]) -> tuple[list[Finding], Toge
     """The findings in the same order, each with what it adds to those before it, and the sum of all."""
     adds = _replayed(run, findings)
     room = {True: _computing_ns(run), False: _not_computing_ns(run)}
-    whole = run.span_ns
+    whole = max(run.span_ns, run.host_span[1] - run.host_span[0])
     for at, finding in enumerate(findings):
         kernels = _is_kernels(finding)
         mine = min(adds[at], room[kernels], whole)

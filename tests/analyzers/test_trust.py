@@ -209,3 +209,15 @@ def test_between_two_windows_nothing_was_recorded_so_nothing_is_blamed() -> None
     blamed = analyze(timeline(TWO_WINDOWS))
     assert blamed.findings[0].code == "HB101"
     assert blamed.run.steady_steps("decode") == 4
+
+
+def test_shares_are_of_the_time_that_was_recorded() -> None:
+    """Loading a model for 10 ms before the window of 0.1 ms must not make its findings small."""
+    drawing = """
+        host    python:load.py(3):_load@0..10000
+        host    mark:"step[DECODE bs=1 toks=1]"@10000..10100 rt:cudaLaunchKernel@10002..10006#1
+        stream7 kernel:a@10010..10040#1
+    """
+    windows = [{"start_ns": 10_000_000, "end_ns": 10_100_000}]
+    assert Run(timeline(drawing, windows=windows)).span_ns == 100_000
+    assert Run(timeline(drawing)).span_ns == 10_100_000
