@@ -494,7 +494,9 @@ def _read_text(
     _label_steps(rank, kernels)
     timeline, links = ascend_trace.finish(rank, trace)
     facts |= links
-    ascend_steps.add_kernel_facts(facts, timeline, rank, trace.step_ends() if trace is not None else {})
+    host_steps = trace.step_ends() if trace is not None else {}
+    on_host = trace is not None and trace.is_mindspore
+    ascend_steps.add_kernel_facts(facts, timeline, rank, host_steps, on_host_time=on_host)
     if kernels is None and trace is None:
         if not facts.keys() & _TOLD and "trace_view" not in files:
             raise InputError(home, "tables of a profiler without a timeline",

@@ -215,6 +215,7 @@ class RankBuilder:
         inside[matched_task[matched_task >= 0]] = False
         kind[inside] = Kind.DEVICE_ANNOTATION
         dur, op_dur = tasks.dur_ns.copy(), ops.dur_ns.copy()
+        name, op_name = tasks.name.copy(), ops.name.copy()
         category = tasks.task_type.copy()
         if kernels is not None:
             at = matched_task >= 0
@@ -222,16 +223,18 @@ class RankBuilder:
             self._fill_durations(kernels, tasks, ops, matched_task, matched_op)
             # the table's duration is what its totals are made of; the trace rounds it once more
             dur[matched_task[at]] = kernels.dur_ns[at]
+            name[matched_task[at]] = kernels.name[at]
             has_core = at & (kernels.core >= 0)
             category[matched_task[has_core]] = kernels.core[has_core]
             at = matched_op >= 0
             op_dur[matched_op[at]] = kernels.dur_ns[at]
+            op_name[matched_op[at]] = kernels.name[at]
         self._count_unknown(tasks, kind, unknown)
         task_events = self.builder.add(
             track=self._task_tracks(tasks, kind, inside),
             start_ns=tasks.start_ns,
             dur_ns=dur,
-            name=tasks.name,
+            name=name,
             kind=kind,
             category=category,
             correlation=tasks.connection,
@@ -241,7 +244,7 @@ class RankBuilder:
             track=by_pair(ops.device, ops.group, self.group_track),
             start_ns=ops.start_ns,
             dur_ns=op_dur,
-            name=ops.name,
+            name=op_name,
             kind=Kind.COLLECTIVE,
             category=self.strings.code("COMMUNICATION"),
             correlation=ops.connection,
@@ -356,7 +359,35 @@ class RankBuilder:
         hit = match_starts(name[collective], kernels.start_ns[collective], none.repeat(len(collective)),
                            op_name, ops.start_ns, none.repeat(len(ops)))  # fmt: skip
         found_op[collective[hit >= 0]] = hit[hit >= 0]
+        self._match_launched(kernels, compute, found, tasks, may)
+        self._match_launched(kernels, collective, found_op, ops, np.arange(len(ops)))
         return found, found_op
+
+    def _match_launched(
+        self,
+        kernels: Kernels,
+        rows: npt.NDArray[np.intp],
+        found: npt.NDArray[np.intp],
+        others: DeviceTasks | GroupOps,
+        among: npt.NDArray[np.intp],
+    ) -> None:
+        """Match what is left where the table's names are "launch operator/kernel", as MindSpore writes them."""
+        left = rows[found[rows] < 0]
+        free = np.setdiff1d(among, found[rows])
+        if len(left) == 0 or len(free) == 0:
+            return
+        lane = np.full(max(len(left), len(free)), NO_ID, np.int64)
+        streams = others.stream[free] if isinstance(others, DeviceTasks) else lane[: len(free)]
+        mine = kernels.stream[left] if isinstance(others, DeviceTasks) else lane[: len(left)]
+        hit = match_starts(kernels.device[left], kernels.start_ns[left], mine,
+                           others.device[free], others.start_ns[free], streams)  # fmt: skip
+        left, task = left[hit >= 0], free[hit[hit >= 0]]
+
+        def ends_with(long: int, short: int) -> bool:
+            return self.strings[long].endswith("/" + self.strings[short])
+
+        same = by_pair(kernels.name[left], others.name[task], ends_with, dtype=bool)
+        found[left[same]] = task[same]
 
     def _attach(
         self,

@@ -106,20 +106,21 @@ def step_ranges(kernels: Kernels, links: StepRanges, host_steps: StepRanges) -> 
     return dict(sorted(out.items(), key=lambda item: item[1]))
 
 
-def step_times(kernels: Kernels, ranges: StepRanges) -> list[dict[str, Any]]:
+def step_times(kernels: Kernels, ranges: StepRanges, *, cut_free: bool = False) -> list[dict[str, Any]]:
     """Computing, communication and free time per device and step; one nameless step (-1) if `ranges` is empty.
 
-    Pieces outside any range belong to no step; steps in which a device did nothing are left out.
+    Pieces outside any range belong to no step; steps in which a device did nothing are left out. With `cut_free`
+    free time counts to each step as far as it lies inside.
     """
     out: list[dict[str, Any]] = []
     for device in np.unique(kernels.device).tolist():
         mine = np.flatnonzero(kernels.device == device)
-        out += _device_steps(kernels, int(device), mine, ranges)
+        out += _device_steps(kernels, int(device), mine, ranges, cut_free)
     return out
 
 
 def _device_steps(
-    kernels: Kernels, device: int, mine: npt.NDArray[np.intp], ranges: StepRanges
+    kernels: Kernels, device: int, mine: npt.NDArray[np.intp], ranges: StepRanges, cut_free: bool
 ) -> list[dict[str, Any]]:
     compute, comm = mine[~kernels.is_collective[mine]], mine[kernels.is_collective[mine]]
     start, end = kernels.start_ns, kernels.end_ns
@@ -133,6 +134,9 @@ def _device_steps(
     }
     spans = list(ranges.items()) or [(-1, (int(start[mine].min()), int(end[mine].max()) + 1))]
     sums = {key: _sums(pieces, spans) for key, pieces in sets.items()}
+    if cut_free:
+        bounds = np.array([span for _, span in spans], np.int64)
+        sums["free_ns"] = intervals.covered(sets["free_ns"], bounds[:, 0], bounds[:, 1])
     busy = _sums(intervals.union(start[mine], end[mine]), spans)
     of_kernel = range_of(start[mine], spans)
     order = np.argsort(of_kernel, kind="stable")
@@ -239,10 +243,13 @@ def add_kernel_facts(
     rank: RankBuilder,
     host_steps: StepRanges,
     device_steps: StepRanges | None = None,
+    *,
+    on_host_time: bool = False,
 ) -> None:
     """Facts worked out from the kernels, compared with the profiler's own step table.
 
-    `device_steps` are the steps' ranges on the device where the source tells them; else the links do.
+    `device_steps` are the steps' ranges on the device where the source tells them; else the links do. With
+    `on_host_time` (MindSpore) a step is what its time on the host holds, and free time is cut at its ends.
     """
     kernels = kernels_on(timeline, rank)
     if len(kernels) == 0:
@@ -254,8 +261,13 @@ def add_kernel_facts(
     if device_steps is None:
         linked = facts["links"]["kernels_with_launch"]
         device_steps = ascend_links.device_ranges(timeline, host_steps) if linked else {}
-    ranges = step_ranges(kernels, device_steps, host_steps)
-    facts["steps"] = step_times(kernels, ranges)
+    if on_host_time and host_steps:
+        ranges = {
+            step: (low, high + 1) for step, (low, high) in sorted(host_steps.items(), key=lambda s: s[1])
+        }
+    else:
+        ranges = step_ranges(kernels, device_steps, host_steps)
+    facts["steps"] = step_times(kernels, ranges, cut_free=on_host_time)
     if "step_trace_time" in facts:
         compare_steps(facts["step_trace_time"], facts["steps"], rank.notes)
 

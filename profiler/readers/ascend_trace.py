@@ -127,7 +127,7 @@ def read(path: Path) -> Session:
     trace.add(None)
     timeline, facts = finish(rank, trace)
     facts |= {"rank": -1, "form": "trace"}
-    ascend_steps.add_kernel_facts(facts, timeline, rank, trace.step_ends())
+    ascend_steps.add_kernel_facts(facts, timeline, rank, trace.step_ends(), on_host_time=trace.is_mindspore)
     if len(timeline) == 0:
         raise InputError(
             path, "an Ascend trace without events", "Was anything recorded in the profiling window?"

@@ -281,3 +281,30 @@ def test_mindspore_folder(tmp_path: Path) -> None:
     assert [timeline.name(r) for r in timeline.rows(Kind.ANNOTATION)] == ["ProfilerStep#1"]
     assert facts["links"]["operator_by"]["async_npu"] == 1
     assert len(analyze(session).steps) == 1
+
+
+def test_mindspore_kernels_named_by_their_launch_are_those_of_the_trace(tmp_path: Path) -> None:
+    """MindSpore writes "launch operator/kernel" into kernel_details.csv, the kernel alone into the trace."""
+    folder = mindspore_folder(tmp_path)
+    table = folder / "ASCEND_PROFILER_OUTPUT" / "kernel_details.csv"
+    table.write_text(table.read_text().replace("MatMul-op0", "KernelLaunch::MatMul/MatMul-op0"))
+    session = load(folder)
+    assert [(k.name, k.count) for k in analyze(session, {}).kernels] == [
+        ("KernelLaunch::MatMul/MatMul-op0", 1)
+    ]
+    assert session.facts["ascend"]["ranks"][0]["links"]["kernels_with_launch"] == 1
+    # the same start alone makes no match
+    table.write_text(table.read_text().replace("/MatMul-op0", "/Other-op0"))
+    assert sum(k.count for k in analyze(load(folder), {}).kernels) == 2
+
+
+def test_mindspore_steps_are_cut_at_their_ends_on_the_host(tmp_path: Path) -> None:
+    folder = mindspore_folder(tmp_path)
+    path = folder / "ASCEND_PROFILER_OUTPUT" / "trace_view.json"
+    events = json.loads(path.read_text())
+    later = span("Add-op1", 102, 2, f"{EPOCH_US + 700}.000", 10.0, **{"Task Type": "AI_CORE"})
+    path.write_text(json.dumps([*events, later]))
+    (step,) = load(folder).facts["ascend"]["ranks"][0]["steps"]
+    # free from 80 us to the end of the step at 500 us, not to the next kernel at 700 us
+    assert (step["step"], step["computing_ns"]) == (1, 30_000)
+    assert step["free_ns"] == pytest.approx(420_000, abs=1)
