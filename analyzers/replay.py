@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from stallscope.profiler import intervals
+from stallscope.profiler import intervals, kernels
 from stallscope.profiler.intervals import IntervalSet
 from stallscope.profiler.kinds import Kind, is_blocking_copy_call, is_graph_launch
 from stallscope.profiler.links import submitters
@@ -404,7 +404,7 @@ class Replay:
         self.wait_on_start[call] = on_start
         self.wait_lag[call] = self.call_end[call] - (self.op_start if on_start else self.op_end)[op]
 
-    def _event_order(self) -> list[int]:
+    def _event_order(self) -> Int64:
         """Call ends, call starts and op starts by recorded time, as codes 3 * index + type.
 
         An event depends only on ones before it in this order: a wait's op has started by the time the wait
@@ -431,7 +431,7 @@ class Replay:
         zero = np.concatenate([self.call_dur == 0, np.zeros(len(self.calls) + len(self.ops), bool)])
         rank = np.where(zero, 1.5, kind)
         order = np.lexsort((index, rank, times))
-        codes: list[int] = (3 * index[order] + kind[order]).tolist()
+        codes: Int64 = 3 * index[order] + kind[order]
         return codes
 
     # -- replaying ---------------------------------------------------------------------------------
@@ -454,76 +454,25 @@ class Replay:
         change = change or Change()
         host, own, waits, op_dur, op_call = self._changed(change)
         stream_lag, launch_lag, wait_lag = self._lags(typical, change)
-        prev_call, prev_op = self.prev_call.tolist(), self.prev_op.tolist()
-        other_op, other_lag = self.other_op.tolist(), self.other_lag.tolist()
-        on_start, follows = self.wait_on_start.tolist(), self.follows_main.tolist()
         asks, ask_lag, drains, drain_lag = self._queue_edges(change, typical)
-        recorded_start, recorded_end = self.call_start.tolist(), self.call_end.tolist()
-        is_main = (self.call_track == self.main_track).tolist()
-        nth, stream_of = self.nth.tolist(), self.stream_of.tolist()
-        recorded_op = self.op_start.tolist()
-        starts = [0] * len(self.calls)
-        ends = [0] * len(self.calls)
-        op_starts = [0] * len(self.ops)
-        op_ends = [0] * len(self.ops)
-        stream_starts: list[list[int]] = [[] for _ in self._stream_ops]
-        first_op_of = self._first_ops(op_call)
-        warp = 0
-        for code in self._order:
-            index, kind = divmod(code, 3)
-            if kind == 1:
-                before = prev_call[index]
-                if follows[index]:
-                    begin = recorded_start[index] + warp
-                    if before >= 0:
-                        begin = max(begin, ends[before])
-                elif before >= 0:
-                    begin = ends[before] + host[index]
-                else:
-                    begin = recorded_start[index]
-                asker, emptied = asks[index], drains[index]
-                if asker >= 0:
-                    asked = starts[asker] + ask_lag[index]
-                    begin = max(begin, asked) if before >= 0 else asked
-                if emptied >= 0:
-                    begin = max(begin, ends[emptied] + drain_lag[index])
-                full = first_op_of[index]
-                if full >= 0:
-                    room = nth[full] - QUEUE_DEPTH
-                    queue = stream_starts[stream_of[full]]
-                    if 0 <= room < len(queue):
-                        begin = max(begin, queue[room])
-                starts[index] = begin
-                if is_main[index]:
-                    warp = begin - recorded_start[index]
-            elif kind == 0:
-                end = starts[index] + own[index]
-                op = waits[index]
-                if op >= 0:
-                    end = max(end, (op_starts if on_start[index] else op_ends)[op] + wait_lag[index])
-                ends[index] = end
-                if is_main[index]:
-                    warp = end - recorded_end[index]
-            else:
-                begin = -(1 << 62)
-                call, before, other = op_call[index], prev_op[index], other_op[index]
-                if call >= 0:
-                    begin = starts[call] + launch_lag[index]
-                if before >= 0:
-                    begin = max(begin, op_ends[before] + stream_lag[index])
-                if other >= 0:
-                    begin = max(begin, op_ends[other] + other_lag[index])
-                if begin == -(1 << 62):
-                    begin = recorded_op[index]
-                op_starts[index] = begin
-                op_ends[index] = begin + op_dur[index]
-                stream_starts[stream_of[index]].append(begin)
-        last = max([*ends, *op_ends], default=0)
-        return Outcome(last - self._recorded_start, op_starts, op_ends)
+        calls = {
+            "prev_call": self.prev_call, "host": host, "own": own, "waits": waits, "on_start": self.wait_on_start,
+            "wait_lag": wait_lag, "follows": self.follows_main, "is_main": self.call_track == self.main_track,
+            "call_at": self.call_start, "call_to": self.call_end, "asks": asks, "ask_lag": ask_lag, "drains": drains,
+            "drain_lag": drain_lag,
+        }  # fmt: skip
+        ops = {
+            "op_call": op_call, "prev_op": self.prev_op, "other_op": self.other_op, "stream_lag": stream_lag,
+            "launch_lag": launch_lag, "other_lag": self.other_lag, "op_at": self.op_start, "op_dur": op_dur,
+            "nth": self.nth, "stream_of": self.stream_of,
+        }  # fmt: skip
+        _, ends, op_starts, op_ends = kernels.replay(
+            self._order, calls, ops, QUEUE_DEPTH, len(self._stream_ops)
+        )
+        last = max([int(t.max()) for t in (ends, op_ends) if len(t)], default=0)
+        return Outcome(last - self._recorded_start, op_starts.tolist(), op_ends.tolist())
 
-    def _queue_edges(
-        self, change: Change, typical: bool
-    ) -> tuple[list[int], list[int], list[int], list[int]]:
+    def _queue_edges(self, change: Change, typical: bool) -> tuple[Int64, Int64, Int64, Int64]:
         """Who asked for each call and who emptied the queue before it, with delays; a wait that is gone needs neither."""
         ask, drain, lag = self.ask_call.copy(), self.drain_call.copy(), self.ask_lag.copy()
         for row in change.no_wait:
@@ -534,16 +483,9 @@ class Replay:
         ask[[call for call in joined if call >= 0]] = NONE
         if typical and (self.ask_call >= 0).any():
             lag = np.minimum(lag, self.typical_ask_lag)
-        return ask.tolist(), lag.tolist(), drain.tolist(), self.drain_lag.tolist()
+        return ask, lag, drain, self.drain_lag
 
-    def _first_ops(self, op_call: list[int]) -> list[int]:
-        first = [NONE] * len(self.calls)
-        for op in range(len(op_call) - 1, -1, -1):
-            if op_call[op] >= 0:
-                first[op_call[op]] = op
-        return first
-
-    def _changed(self, change: Change) -> tuple[list[int], list[int], list[int], list[int], list[int]]:
+    def _changed(self, change: Change) -> tuple[Int64, Int64, Int64, Int64, Int64]:
         """Host work, own time and waits per call, duration and launch per op, after the change."""
         host, own, waits = self.host_ns.copy(), self.own_ns.copy(), self.wait_op.copy()
         op_dur, op_call = self.op_dur.copy(), self.op_call.copy()
@@ -568,7 +510,7 @@ class Replay:
                     op_dur[at[row]] = int(op_dur[at[row]] * factor)
         for group in change.as_graph:
             self._make_graph(group, host, own, op_call)
-        return host.tolist(), own.tolist(), waits.tolist(), op_dur.tolist(), op_call.tolist()
+        return host, own, waits, op_dur, op_call
 
     def _make_graph(self, group: tuple[int, ...], host: Int64, own: Int64, op_call: Int64) -> None:
         """One launch for all: the later calls cost nothing and the host work between them is gone."""
@@ -582,7 +524,7 @@ class Replay:
             host[gone] = 0
             own[gone] = 0
 
-    def _lags(self, typical: bool, change: Change) -> tuple[list[int], list[int], list[int]]:
+    def _lags(self, typical: bool, change: Change) -> tuple[Int64, Int64, Int64]:
         stream_lag, launch_lag, wait_lag = (
             self.stream_lag.copy(),
             self.launch_lag.copy(),
@@ -601,7 +543,7 @@ class Replay:
             # inside a graph the next kernel follows at the device's own pace
             stream_lag[inside] = np.minimum(stream_lag[inside], min(self.typical_stream_lag, GRAPH_GAP_NS))
             launch_lag[inside] = 0
-        return stream_lag.tolist(), launch_lag.tolist(), wait_lag.tolist()
+        return stream_lag, launch_lag, wait_lag
 
     # -- asking ------------------------------------------------------------------------------------
 

@@ -73,6 +73,7 @@ KERNEL(nearest, "ibqq", 1)
 KERNEL(flatten, "qiqqqqq", 3)
 KERNEL(order, "iqqq", 1)
 KERNEL(pick, "qihbqqq", 1)
+KERNEL(replay, "q", 4)
 
 /* ---------------------------------------------------------------------------------------------
  * Columns handed to NumPy: the memory itself, not a copy
@@ -366,6 +367,7 @@ static PyMethodDef core_methods[] = {
     {"nearest", core_nearest, METH_VARARGS, "nearest(above, mask, row, out)"},
     {"flatten", core_flatten, METH_VARARGS, "flatten(row, parent, start, dur, out_start, out_end, out_row) -> count"},
     {"order", core_order, METH_VARARGS, "order(track, start, dur, out)"},
+    {"replay", core_replay, METH_VARARGS, "replay(order, params, 14 call columns, 10 op columns, 4 columns out)"},
     {"pick", core_pick, METH_VARARGS, "pick((key, missing), event, key, tag, value, asked, out) -> hits that are no integers"},
     {NULL, NULL, 0, NULL},
 };

@@ -205,3 +205,77 @@ def pick(
         out[hit] = np.where(tag[here[hit]] == 0, value[here[hit]], missing)
         at = at + 1
     return out, odd
+
+
+def replay(
+    order: Int64,
+    calls: dict[str, npt.NDArray[Any]],
+    ops: dict[str, npt.NDArray[Any]],
+    queue_depth: int,
+    streams: int,
+) -> tuple[Int64, Int64, Int64, Int64]:
+    call = {name: column.tolist() for name, column in calls.items()}
+    op = {name: column.tolist() for name, column in ops.items()}
+    starts, ends = [0] * len(call["prev_call"]), [0] * len(call["prev_call"])
+    op_starts, op_ends = [0] * len(op["op_call"]), [0] * len(op["op_call"])
+    stream_starts: list[list[int]] = [[] for _ in range(streams)]
+    first_op = [-1] * len(starts)
+    for i in reversed(range(len(op_starts))):
+        if op["op_call"][i] >= 0:
+            first_op[op["op_call"][i]] = i
+    warp = 0
+
+    def call_begins(i: int) -> int:
+        before, begin = call["prev_call"][i], call["call_at"][i]
+        if call["follows"][i]:
+            begin += warp
+            if before >= 0:
+                begin = max(begin, ends[before])
+        elif before >= 0:
+            begin = ends[before] + call["host"][i]
+        asker, emptied, full = call["asks"][i], call["drains"][i], first_op[i]
+        if asker >= 0:
+            asked = starts[asker] + call["ask_lag"][i]
+            begin = max(begin, asked) if before >= 0 else asked
+        if emptied >= 0:
+            begin = max(begin, ends[emptied] + call["drain_lag"][i])
+        if full >= 0:
+            room, queue = op["nth"][full] - queue_depth, stream_starts[op["stream_of"][full]]
+            if 0 <= room < len(queue):
+                begin = max(begin, queue[room])
+        return int(begin)
+
+    def op_begins(i: int) -> int:
+        after = []
+        if op["op_call"][i] >= 0:
+            after.append(starts[op["op_call"][i]] + op["launch_lag"][i])
+        if op["prev_op"][i] >= 0:
+            after.append(op_ends[op["prev_op"][i]] + op["stream_lag"][i])
+        if op["other_op"][i] >= 0:
+            after.append(op_ends[op["other_op"][i]] + op["other_lag"][i])
+        return int(max(after, default=op["op_at"][i]))
+
+    for code in order.tolist():
+        i, kind = divmod(code, 3)
+        if kind == 1:
+            starts[i] = call_begins(i)
+            if call["is_main"][i]:
+                warp = starts[i] - call["call_at"][i]
+        elif kind == 0:
+            ends[i] = starts[i] + call["own"][i]
+            waited = call["waits"][i]
+            if waited >= 0:
+                done = op_starts[waited] if call["on_start"][i] else op_ends[waited]
+                ends[i] = max(ends[i], done + call["wait_lag"][i])
+            if call["is_main"][i]:
+                warp = ends[i] - call["call_to"][i]
+        else:
+            op_starts[i] = op_begins(i)
+            op_ends[i] = op_starts[i] + op["op_dur"][i]
+            stream_starts[op["stream_of"][i]].append(op_starts[i])
+    return (
+        np.array(starts, np.int64),
+        np.array(ends, np.int64),
+        np.array(op_starts, np.int64),
+        np.array(op_ends, np.int64),
+    )

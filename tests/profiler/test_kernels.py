@@ -333,6 +333,59 @@ def test_arguments_far_apart() -> None:
     assert got.tolist() == [299_997, 0, 150_000, -1, -1] and odd == 0
 
 
+@st.composite
+def models(draw: st.DrawFn) -> tuple[Any, dict[str, Any], dict[str, Any], int]:
+    """Calls and ops whose references point backwards in the order in which they come."""
+    n, m, streams = draw(st.integers(0, 8)), draw(st.integers(0, 12)), draw(st.integers(1, 3))
+    events = [*((i, 1) for i in range(n)), *((i, 2) for i in range(m))]
+    events = draw(st.permutations(events))
+    order: list[tuple[int, int]] = []
+    for i, kind in events:
+        order.append((i, kind))
+        if kind == 1:
+            order.append((i, 0))
+    place = {event: at for at, event in enumerate(order)}
+
+    def reference(i: int, kind: int, to: int, count: int) -> int:
+        earlier = [-1, *(j for j in range(count) if place[j, to] < place[i, kind])]
+        return draw(st.sampled_from(earlier))
+
+    def numbers(count: int, high: int) -> Any:
+        return np.array([draw(st.integers(0, high)) for _ in range(count)], np.int64)
+
+    def references(count: int, kind: int, to: int, there: int) -> Any:
+        return np.array([reference(i, kind, to, there) for i in range(count)], np.int64)
+
+    calls = {name: numbers(n, 50) for name in kernels.CALL_COLUMNS}
+    calls |= {name: numbers(n, 1) for name in ("on_start", "follows", "is_main")}
+    calls |= {name: references(n, 1, to, n) for name, to in (("prev_call", 0), ("asks", 1), ("drains", 0))}
+    calls["waits"] = references(n, 0, 2, m)
+    ops = {name: numbers(m, 50) for name in kernels.OP_COLUMNS}
+    ops["op_call"] = references(m, 2, 1, n)
+    ops |= {name: references(m, 2, 2, m) for name in ("prev_op", "other_op")}
+    ops |= {"stream_of": numbers(m, streams - 1), "nth": numbers(m, 4)}
+    return np.array([3 * i + kind for i, kind in order], np.int64), calls, ops, streams
+
+
+@needs_core
+@settings(max_examples=150, deadline=None)
+@given(models(), st.integers(0, 3))
+def test_twins_agree_on_replays(model: tuple[Any, dict[str, Any], dict[str, Any], int], depth: int) -> None:
+    order, calls, ops, streams = model
+    same(
+        kernels.replay(order, calls, ops, depth, streams),
+        kernels_py.replay(order, calls, ops, depth, streams),
+    )
+
+
+@needs_core
+def test_a_replay_refuses_references_to_nothing() -> None:
+    calls = {name: i8(0) for name in kernels.CALL_COLUMNS} | {"prev_call": i8(1)}
+    ops = {name: i8() for name in kernels.OP_COLUMNS}
+    with pytest.raises(ValueError, match="lengths"):
+        kernels.replay(i8(1, 0), calls, ops, 4, 0)
+
+
 @needs_core
 @pytest.mark.parametrize(
     "call",
