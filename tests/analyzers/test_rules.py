@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from stallscope.analyzers import RULES, analyze
-from stallscope.analyzers.pricing import AHEAD
 from stallscope.analyzers.run import NEEDS_TEXT
 from stallscope.profiler.errors import OptionError
 from support.lanes import timeline
@@ -72,7 +71,7 @@ def test_findings_say_what_was_lost_and_where_to_look(code: str) -> None:
     for case in cases(code):
         rules = {code: RULES[code].with_limits(case.get("limits", {}))}
         for finding in analyze(timeline(case["lanes"], **case.get("facts", {})), rules).findings:
-            assert 0 <= finding.recoverable_ns <= AHEAD * finding.lost_ns
+            assert 0 <= finding.facts["adds_ns"] <= finding.recoverable_ns <= finding.lost_ns
             assert finding.name == RULES[code].name
             assert finding.title and finding.detail and finding.advice and finding.evidence
             assert all(e.end_ns >= e.start_ns for e in finding.evidence)
