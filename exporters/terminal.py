@@ -116,15 +116,18 @@ def _head(page: _Page, session: Session, report: Report) -> None:
     about = [str(facts[key]) for key in ("source", "producer") if facts.get(key)]
     page.line((f"stallscope {__version__}  " + page.dot.join(about), "dim"))
     page.line((report.verdict.text, "bold"))
+    table = page.grid("w")
     for text in report.verdict.lines:
-        page.line((f"  {text}", ""))
+        page.row(table, text)
+    if report.verdict.lines:
+        page.show(table)
 
 
 def _devices(page: _Page, report: Report) -> None:
     if not report.devices:
         return
     page.heading("Devices")
-    table = page.grid("lrrrrr")
+    table = page.grid("wrrrrr")  # the name gives way, numbers never
     page.row(table, "device", "span", "busy", "", "idle", "", style="dim")
     for device in report.devices[:MAX_DEVICES]:
         page.row(
@@ -158,10 +161,12 @@ def _idle_bars(page: _Page, device: DeviceSummary) -> None:
     if not device.idle_ns:
         return
     page.heading("Idle time by cause")
-    table = page.grid("lrrl")
+    table = page.grid("lrrw")
+    # the bars get what names and numbers leave
+    width = max(min(BAR_WIDTH, page.console.width - 44), 5)
     for name, ns in _idle_classes(device):
-        bar = ("#" if page.ascii else "█") * max(1, round(BAR_WIDTH * ns / device.idle_ns))
-        page.row(table, name, duration(ns), share(ns, device.idle_ns), page.text(bar, "cyan"))
+        bar = ("#" if page.ascii else "█") * max(1, round(width * ns / device.idle_ns))
+        page.row(table, name, duration(ns), share(ns, device.idle_ns), page.text(bar, "cyan", cut=True))
     page.show(table)
 
 
@@ -246,11 +251,25 @@ def quantile(values: Iterable[int], share_below: float) -> int:
     return ordered[max(rank, 1) - 1]
 
 
+def plural(count: int, what: str) -> str:
+    """
+    >>> plural(1, "kernel"), plural(2, "kernel")
+    ('1 kernel', '2 kernels')
+    """
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
 def _kernels(page: _Page, report: Report) -> None:
     if report.kernels:
         total = sum(k.total_ns for k in report.kernels)
         rows = [(k.name, k.count, k.total_ns) for k in report.kernels[:MAX_KERNELS]]
-        _totals(page, "Top kernels", f"of {duration(total)} in {len(report.kernels)} kernels", rows, total)
+        _totals(
+            page,
+            "Top kernels",
+            f"of {duration(total)} in {plural(len(report.kernels), 'kernel')}",
+            rows,
+            total,
+        )
         return
     operators = [o for o in report.tables.get("operators", []) if "name" in o]
     key = next((k for k in ("self_ns", "total_ns") if operators and k in operators[0]), "")
@@ -258,7 +277,13 @@ def _kernels(page: _Page, report: Report) -> None:
         operators.sort(key=lambda o: (-o[key], o["name"]))
         total = sum(o[key] for o in operators)
         rows = [(o["name"], o.get("count", 0), o[key]) for o in operators[:MAX_KERNELS]]
-        _totals(page, "Top operators", f"of {duration(total)} in {len(operators)} operators", rows, total)
+        _totals(
+            page,
+            "Top operators",
+            f"of {duration(total)} in {plural(len(operators), 'operator')}",
+            rows,
+            total,
+        )
 
 
 def _totals(page: _Page, title: str, remark: str, rows: list[tuple[str, int, int]], total_ns: int) -> None:

@@ -145,3 +145,15 @@ def test_devices_of_several_ranks_are_called_by_rank(name: str, tmp_path: Path) 
     module.export(session, report, tmp_path / "out")
     text = (tmp_path / "out").read_bytes().decode().lower()
     assert "rank 3 device 0" in text and not re.search(r"device 3000|>3000<|idle 3000\b", text)
+
+
+@pytest.mark.parametrize("width", [50, 60, 80])
+def test_numbers_are_never_cut(width: int, small_session: Session, small_report: Report) -> None:
+    told = shown(small_session, small_report, width=width)
+    tables = told[told.index("Devices") : told.index("Findings")]
+
+    assert "130 us" in tables
+    assert "54.0 us" in tables
+    for line in tables.splitlines():
+        assert len(line) <= width
+        assert "…" not in line.removeprefix("  ")[8:]
