@@ -68,7 +68,8 @@ _ANALYSIS_TABLES = {"StepTraceTime", "CommAnalyzerTime", "CommAnalyzerBandwidth"
 
 _API_LEVELS = {20000: ("AscendCL", "acl"), 15000: ("Model", "model"), 10000: ("Node", "node"),
                5500: ("Hccl", "hccl"), 5000: ("Runtime", "runtime")}  # fmt: skip
-_OP, _QUEUE, _PYTHON, _MARK = 50001, 50002, 50003, 50004
+_OP, _QUEUE, _PYTHON = 50001, 50002, 50003
+# 50004 are the operators that set mstx marks, which the trace shows as operators, too
 
 
 _KERNEL_COLUMNS = (
@@ -335,14 +336,12 @@ class _Reader:
         kind = np.full(len(codes), int(Kind.OPERATOR), np.int8)
         kind[number == _PYTHON] = Kind.PYTHON
         kind[number == _QUEUE] = Kind.QUEUE
-        kind[number == _MARK] = Kind.ANNOTATION
         operator = kind == Kind.OPERATOR
         kind[operator & self._named(codes, "ProfilerStep#")] = Kind.ANNOTATION
         if not (number == _QUEUE).any():
             kind[operator & self._named(codes, "Enqueue", "Dequeue")] = Kind.QUEUE
         category = np.full(len(codes), self.strings.code("cpu_op"), np.int32)
         category[kind == Kind.PYTHON] = self.strings.code("python_function")
-        category[number == _MARK] = self.strings.code("mstx")
         enqueue, dequeue = self.strings.code("enqueue"), self.strings.code("dequeue")
         queue = kind == Kind.QUEUE
         category[queue] = np.where(self._named(codes[queue], "Dequeue"), dequeue, enqueue)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sqlite3
@@ -245,3 +246,22 @@ def test_counters_and_ids_are_exact(tmp_path: Path) -> None:
     values = timeline.counters.value[timeline.counters.name == timeline.strings.find("AI Core Freq (MHz)")]
     assert values.tolist() == [1800.0, 800.0]
     assert np.isin(timeline.spans.correlation[timeline.rows(Kind.KERNEL)], [11, 12, 15, 16, 17]).all()
+
+
+def test_operators_that_set_marks_are_operators_in_both_forms(tmp_path: Path) -> None:
+    """torch_npu gives them a type of their own in the database, and none in the trace."""
+    text = ascend.write_text(tmp_path / "text")
+    trace = text / OUTPUT / "trace_view.json"
+    mark = {"ph": "X", "name": "mstx_mark_op", "cat": "cpu_op", "pid": ascend.PID, "tid": ascend.MAIN, "ts": ascend.us(95_000),
+            "dur": 2, "args": {"Sequence number": -1}}  # fmt: skip
+    trace.write_text(json.dumps([*json.loads(trace.read_text()), mark]))
+    folder = ascend.write_db(tmp_path / "db")
+    connection = sqlite3.connect(database(folder))
+    connection.execute("INSERT INTO STRING_IDS VALUES (88888, 'mstx_mark_op')")
+    connection.execute("INSERT INTO PYTORCH_API (startNs, endNs, globalTid, name, sequenceNumber, type) VALUES (?, ?, ?, 88888, -1, 50004)",
+                       (str(ascend.BASE + 95_000), str(ascend.BASE + 97_000), ascend.PID << 32 | ascend.MAIN))  # fmt: skip
+    connection.commit()
+    connection.close()
+    rows = [rows_of(load(f), Kind.OPERATOR, Kind.ANNOTATION) for f in (text, folder)]
+    assert rows[0] == rows[1]
+    assert any("mstx_mark_op" in row for row in rows[0])
