@@ -441,32 +441,32 @@ static ptrdiff_t kernel_flatten(const Arrays *a) {
  */
 
 typedef struct {
-    int64_t start, dur; /* start, and the longer first */
-    int64_t row;
+    int64_t start; /* and at one start the longer first */
+    int32_t row;
 } Sorted;
 
-static inline int after(const Sorted *a, const Sorted *b) {
-    return a->start > b->start || (a->start == b->start && a->dur < b->dur);
+static inline int after(const int64_t *dur, const Sorted *a, const Sorted *b) {
+    return a->start > b->start || (a->start == b->start && dur[a->row] < dur[b->row]);
 }
 
 /* Stable merge of two sorted neighbours lo .. mid and mid .. hi, `spare` as large as the first. */
-static void merge_runs(Sorted *item, size_t lo, size_t mid, size_t hi, Sorted *spare) {
-    while (lo < mid && !after(&item[lo], &item[mid])) lo++;
+static void merge_runs(const int64_t *dur, Sorted *item, size_t lo, size_t mid, size_t hi, Sorted *spare) {
+    while (lo < mid && !after(dur, &item[lo], &item[mid])) lo++;
     if (lo == mid) return;
     size_t left = mid - lo, i = 0;
     memcpy(spare, item + lo, left * sizeof *spare);
-    while (i < left) item[lo++] = mid < hi && after(&spare[i], &item[mid]) ? item[mid++] : spare[i++];
+    while (i < left) item[lo++] = mid < hi && after(dur, &spare[i], &item[mid]) ? item[mid++] : spare[i++];
 }
 
 /* Files hold a few sorted stretches: found as they are, and merged in pairs. */
-static ptrdiff_t sort_items(Sorted *item, size_t n) {
+static ptrdiff_t sort_items(const int64_t *dur, Sorted *item, size_t n) {
     size_t runs = 0, room = 64;
     size_t *from = malloc((room + 1) * sizeof *from);
     Sorted *spare = NULL;
     if (!from) return KERNEL_NO_MEMORY;
     from[0] = 0;
     for (size_t i = 1; i <= n; i++) {
-        if (i < n && !after(&item[i - 1], &item[i])) continue;
+        if (i < n && !after(dur, &item[i - 1], &item[i])) continue;
         if (runs == room) {
             size_t *more = realloc(from, (2 * room + 1) * sizeof *from);
             if (!more) break;
@@ -477,7 +477,7 @@ static ptrdiff_t sort_items(Sorted *item, size_t n) {
     }
     if (from[runs] == n && (runs < 2 || (spare = malloc(n * sizeof *spare)))) {
         for (; runs > 1; runs = (runs + 1) / 2) {
-            for (size_t r = 0; r + 1 < runs; r += 2) merge_runs(item, from[r], from[r + 1], from[r + 2], spare);
+            for (size_t r = 0; r + 1 < runs; r += 2) merge_runs(dur, item, from[r], from[r + 1], from[r + 2], spare);
             for (size_t r = 0; r <= runs / 2; r++) from[r] = from[2 * r];
             from[(runs + 1) / 2] = n;
         }
@@ -505,8 +505,8 @@ static ptrdiff_t kernel_order(const Arrays *a) {
     if (!status) {
         for (size_t i = 0; i < n; i++) next[track[i] + 2]++;
         for (size_t t = 2; t < tracks + 2; t++) next[t] += next[t - 1];
-        for (size_t i = 0; i < n; i++) item[next[track[i] + 1]++] = (Sorted){start[i], dur[i], (int64_t)i};
-        for (size_t t = 0; t < tracks && !status; t++) status = sort_items(item + next[t], next[t + 1] - next[t]);
+        for (size_t i = 0; i < n; i++) item[next[track[i] + 1]++] = (Sorted){start[i], (int32_t)i};
+        for (size_t t = 0; t < tracks && !status; t++) status = sort_items(dur, item + next[t], next[t + 1] - next[t]);
         for (size_t i = 0; i < n; i++) out[i] = item[i].row;
     }
     free(next);

@@ -540,11 +540,18 @@ class Timeline:
             asked, said = np.concatenate([asked, more]), np.concatenate([said, more])
             self._answers[test] = asked, said
         used = np.zeros(len(self.strings), np.bool_)
-        used[names] = True
+        used[self._used_names if names is self.spans.name else names] = True
         for code in np.flatnonzero(used & ~asked).tolist():
             said[code] = bool(test(self.strings[code]))
         asked |= used
         return said
+
+    @cached_property
+    def _used_names(self) -> Int32:
+        """Codes of the names of spans."""
+        used = np.zeros(len(self.strings), np.bool_)
+        used[self.spans.name] = True
+        return np.flatnonzero(used).astype(np.int32)
 
     @cached_property
     def _answers(self) -> dict[Any, tuple[Bool, Bool]]:

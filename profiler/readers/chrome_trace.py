@@ -225,23 +225,24 @@ class _Interpreter:
         for code in _used(raw.cat, len(self.texts)):
             table[code] = _kind_of_category(self.texts[code].lower())
         kind: npt.NDArray[np.int8] = table.take(raw.cat)  # -1, without a category, is the last place
-        untold = (kind < 0) | (kind == Kind.OTHER)
+        spans = _phase_in(raw.ph, *map(ord, "XBbS"))
+        untold = spans & ((kind < 0) | (kind == Kind.OTHER))
         if untold.any():
-            for pid in np.unique(raw.pid[untold]):
+            for pid in kernels.distinct(raw.pid[untold]):
                 name = self.lanes.process.get(int(pid), str(self._id(pid)))
                 if _DEVICE_PROCESS.match(name):
                     kind[untold & (raw.pid == pid)] = Kind.KERNEL
-            kind[kind < 0] = Kind.OTHER
-        self._refine_by_name(kind)
+        kind[kind < 0] = Kind.OTHER
+        self._refine_by_name(kind, spans)
         for name in _PROFILER_THREADS:
             if (code := raw.strings.find(name)) >= 0:
                 kind[raw.tid == TEXT_ID_BASE - code] = Kind.OVERHEAD
         return kind
 
-    def _refine_by_name(self, kind: npt.NDArray[np.int8]) -> None:
+    def _refine_by_name(self, kind: npt.NDArray[np.int8], spans: npt.NDArray[np.bool_]) -> None:
         """Collectives, waits, copies and uncategorised runtime calls, told by their distinct names."""
         raw = self.raw
-        at = np.flatnonzero((kind == Kind.KERNEL) | (kind == Kind.OTHER))
+        at = np.flatnonzero(spans & ((kind == Kind.KERNEL) | (kind == Kind.OTHER)))
         at = at[raw.name[at] >= 0]
         plain = np.full(len(self.texts), -1, np.int8)
         untold, waits, runtime = plain.copy(), plain.copy(), plain.copy()
@@ -721,7 +722,7 @@ def _kind_of_category(name: str) -> Kind:
 def _phase_in(ph: npt.NDArray[np.uint8], *letters: int) -> npt.NDArray[np.bool_]:
     table = np.zeros(256, bool)
     table[list(letters)] = True
-    found: npt.NDArray[np.bool_] = table[ph]
+    found: npt.NDArray[np.bool_] = table.take(ph)
     return found
 
 
