@@ -128,6 +128,18 @@ def is_unfinished(path: Path) -> bool:
     return path.is_dir() and not is_session(path) and (path / "spans.parquet").is_file()
 
 
+_Facts = dict[str, Any]
+_FACT_TYPES: dict[str, Any] = {
+    **dict.fromkeys(("source", "format", "producer"), str),
+    **dict.fromkeys(("rank", "world_size"), int),
+    **dict.fromkeys(("host", "framework", "settings", "clock", "overhead", "distributed"), _Facts),
+    **dict.fromkeys(("windows", "processes", "host_threads"), list[_Facts]),
+    "devices": dict[str, _Facts],
+    "ascend": _Facts,
+}
+"""The shape of facts that later stages look into; other facts are only shown."""
+
+
 class _Info(msgspec.Struct):
     """What `session.json` says. Fields with a default are missing in sessions saved before they came."""
 
@@ -158,6 +170,9 @@ def _read_info(folder: Path) -> _Info:
         )
     try:
         info = msgspec.convert(document, _Info)
+        for name, kind in _FACT_TYPES.items():
+            if name in info.facts:
+                msgspec.convert(info.facts[name], kind)
     except (msgspec.ValidationError, RecursionError) as error:
         raise InputError(folder, f"{INFO_FILE} is damaged ({str(error)[:200]})", _AGAIN) from None
     if not abs(info.origin_ns) < 1 << 63:
