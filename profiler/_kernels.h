@@ -372,6 +372,10 @@ static ptrdiff_t kernel_nearest(const Arrays *a) {
     int64_t *out = a->at[3];
     for (size_t i = 0; i < k; i++) {
         int64_t at = row[i];
+        if (i > 0 && at == row[i - 1]) { /* pieces of time come one after the other */
+            out[i] = out[i - 1];
+            continue;
+        }
         for (size_t steps = 0; at >= 0; at = above[at]) {
             if ((size_t)at >= n || steps++ > n) return KERNEL_MISMATCH;
             if (mask[at]) break;

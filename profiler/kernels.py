@@ -161,6 +161,8 @@ def nearest(above: Int32, mask: npt.NDArray[np.bool_], rows: npt.NDArray[Any]) -
     if core is None:
         return kernels_py.nearest(above, mask, rows)
     out = np.empty(len(rows), np.int64)
+    if len(rows) > 1024 and not mask.any():  # nothing to be found: no need to climb
+        return np.full(len(rows), -1, np.int64)
     core.nearest(_i4(above), np.ascontiguousarray(mask, np.bool_), _i8(rows), out)
     return out
 
