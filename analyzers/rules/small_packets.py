@@ -74,6 +74,8 @@ def _check(run: Run, packets: list[Packets], limits: Limits) -> Finding | None:
     if not small or count < limits.min_share_of_packets * whole:
         return None
     rate = max(p.rate for p in packets)
+    if rate <= 0:
+        return None
     lost = round(sum(p.wall * max(p.ns - p.bytes * p.count / rate, 0.0) for p in small))
     if lost < limits.min_share * run.whole.span_ns:
         return None
