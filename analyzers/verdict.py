@@ -70,9 +70,8 @@ def _first(run: Run, findings: Sequence[Finding]) -> str:
     if "device" not in run.has and (lost := _lost(run)):
         return f"No verdict: {lost}"
     if "device" not in run.has and run.host_span[0] == run.host_span[1]:
-        return (
-            f"No verdict: none of the {len(run.timeline)} spans is known as work of a device or of the host"
-        )
+        others = f"{len(run.timeline)} other span{'s' if len(run.timeline) > 1 else ''}"
+        return f"No verdict: no work of a device or of the host was recorded, only {others}"
     if "device" not in run.has:
         return f"{step}no device activity was recorded; the host shows no stall" if step else (
             "No device activity was recorded; the host shows no stall"
