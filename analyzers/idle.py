@@ -191,7 +191,8 @@ class IdleAccount:
     def pieces(self) -> Pieces:
         parts = [self._whole_gaps(), *self._host_parts()]
         columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-        order = np.lexsort((columns[0], columns[2]))
+        # gaps stand in order of time, and pieces in their gap: the start alone decides
+        order = np.argsort(columns[0], kind="stable")
         start, end, gap, activity, row = (c[order] for c in columns)
         return _claimed(self, start, end, gap.astype(np.intp), activity.astype(np.int8), row.astype(np.intp))
 
@@ -413,18 +414,18 @@ def _split(
     """Cut pieces that are claimed in part, and set the cause of the claimed ones."""
     start, end, gap, activity, row = columns
     partly = (taken > 0) & (taken < end - start)
-    cut = start + taken
-    rest = np.flatnonzero(partly)
-    all_start = np.concatenate([start, cut[rest]])
-    all_end = np.concatenate([np.where(partly, cut, end), end[rest]])
-    at = np.concatenate([np.arange(len(start)), rest])
-    claimed = np.concatenate([taken > 0, np.zeros(len(rest), bool)])
-    order = np.argsort(all_start, kind="stable")
-    at, claimed = at[order], claimed[order]
-    gap, activity, row = gap[at], activity[at], row[at]
+    claimed = taken > 0
+    if partly.any():
+        # what is left of a piece follows its claimed part
+        at = np.repeat(np.arange(len(start)), 1 + partly)
+        rest = np.append(False, at[1:] == at[:-1])
+        cut = (start + taken)[at]
+        start, end = np.where(rest, cut, start[at]), np.where(partly[at] & ~rest, cut, end[at])
+        claimed = claimed[at] & ~rest
+        gap, activity, row = gap[at], activity[at], row[at]
     waits = np.isin(activity, [int(Cause.SYNC), int(Cause.BLOCKING_COPY)])
     blamed = np.where(claimed | waits, block[gap], -1)
-    is_copy = np.zeros(len(at), bool)
+    is_copy = np.zeros(len(gap), bool)
     for track in np.unique(account.track[gap[blamed >= 0]]).tolist():
         mine = (account.track[gap] == track) & (blamed >= 0)
         is_copy[mine] = account.blocks(track).is_copy[blamed[mine]]
@@ -432,7 +433,7 @@ def _split(
     # where a block is known it decides: a short copy that reads a value back is a synchronisation
     decided = claimed | (waits & (blamed >= 0))
     cause[decided] = np.where(is_copy[decided], int(Cause.BLOCKING_COPY), int(Cause.SYNC))
-    return Pieces(all_start[order], all_end[order], gap, activity, cause, row, blamed)
+    return Pieces(start, end, gap, activity, cause, row, blamed)
 
 
 def account_idle(run: Run, view: DeviceView) -> IdleAccount:
