@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from stallscope.profiler.builder import is_device_work
+from stallscope.profiler.errors import InputError
 from stallscope.profiler.ids import NO_ID, TEXT_ID_BASE
 from stallscope.profiler.kinds import Kind
 from stallscope.profiler.part import FAR
@@ -40,16 +41,16 @@ _NOT_WHOLE = ("several-documents", "span-not-closed", "async-not-closed")
 def read_window(path: Path, low_ns: int, high_ns: int) -> Session | None:
     """A session of at least all that touches [low, high), in nanoseconds from the file's first span.
 
-    Its origin and every row in the window are those of the whole file's session. None where that is not sure.
-    Raises InputError as `chrome_trace.read` does.
+    Its origin and every row in the window are those of the whole file's session. None where that is not sure,
+    or the beginning of the file is no trace.
     """
-    guess = _origin(_head(path))
+    guess = _guess(path)
     if guess is None:
         return None
     held = _range(guess, low_ns, high_ns)
     raw = tokenise(path, part=held)
     origin = _origin(raw)
-    if origin is not None and held.low_ns > max(origin + low_ns, -FAR):
+    if origin is not None and not _holds(held, origin, low_ns, high_ns):
         held = _range(origin, low_ns, high_ns)
         raw = tokenise(path, part=held)
     if origin is None:
@@ -66,23 +67,26 @@ def read_window(path: Path, low_ns: int, high_ns: int) -> Session | None:
 
 
 def _range(origin: int, low: int, high: int) -> Part:
-    """What to keep. The true origin is never behind a guess, so the end is right, and the beginning if it is near."""
+    """What to keep for a window, if this is the origin."""
     return Part(max(origin + low - BEFORE_NS, -FAR), min(origin + high, FAR))
 
 
-def _head(path: Path) -> RawEvents:
-    """The first few megabytes, of which only the earliest times are kept."""
+def _guess(path: Path) -> int | None:
+    """The origin as the first few megabytes tell it; None where they do not, or are no trace by themselves."""
     opened = source.Source(path)
 
-    def some() -> Iterator[bytes]:
+    def head() -> Iterator[bytes]:
         size = 0
         for chunk in opened.chunks(ahead=False):
-            yield chunk
+            yield chunk[: _HEAD - size]
             size += len(chunk)
-            if size > _HEAD:
+            if size >= _HEAD:
                 return
 
-    return tokenise_chunks(some(), path, part=Part(NO_TIME + 1, NO_TIME + 1))
+    try:
+        return _origin(tokenise_chunks(head(), path, part=Part(NO_TIME + 1, NO_TIME + 1)))
+    except InputError:
+        return None  # reading the whole says what is wrong, if anything is
 
 
 def _origin(raw: RawEvents) -> int | None:
@@ -90,6 +94,11 @@ def _origin(raw: RawEvents) -> int | None:
     if not raw.firsts or raw.strings.find(_OTHER) >= 0:
         return None
     return chrome_trace.first_of(raw.firsts)
+
+
+def _holds(held: Part, origin: int, low: int, high: int) -> bool:
+    """Whether what was kept after a guess holds the window from the true origin."""
+    return held.low_ns <= max(origin + low, -FAR) and held.high_ns >= min(origin + high, FAR)
 
 
 @dataclass(frozen=True)

@@ -109,18 +109,23 @@ def test_without_a_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert differences(with_core.timeline, without.timeline) == []
 
 
+@pytest.mark.parametrize("earlier", [900_000, 999_999])
 def test_the_first_span_stands_at_the_end_of_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, earlier: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trace_window, "_HEAD", 1000)
-    path = written(tmp_path / "t.json", [*LONG, span("first", 900_000, 1)])
-    check(path, "200ms..210ms")
-    check(path, "0..1us")
+    monkeypatch.setattr(trace_window, "_HEAD", 10_000)
+    path = written(tmp_path / "t.json", [*LONG, span("first", earlier, 1)])
+    for window in ("200ms..210ms", "0..1us", "1ms..3ms"):
+        check(path, window)
 
 
-def test_the_profilers_own_time_is_no_origin(tmp_path: Path) -> None:
-    path = written(tmp_path / "t.json", [span("flush", 5, 3, "Overhead"), *LONG])
-    check(path, "200ms..210ms")
+def test_the_profilers_own_time_is_no_origin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace_window, "_HEAD", 10_000)
+    flushes = [span("flush", 5 + i, 1, "Overhead") for i in range(200)]
+    path = written(tmp_path / "t.json", [*flushes, *LONG])
+    assert path.read_text()[:10_000].count("cpu_op") == 0
+    for window in ("200ms..210ms", "0..1ms", "..1ms"):
+        check(path, window)
 
 
 def test_a_launch_long_before_its_kernel(tmp_path: Path) -> None:
@@ -199,6 +204,15 @@ def test_where_the_part_alone_does_not_tell(
     assert trace_window.read_window(path, 200 * MS, 210 * MS) is None
     whole, again = part(load(path), window="200ms..210ms"), load_part(path, window="200ms..210ms")
     assert differences(whole.timeline, again.timeline) == []
+
+
+def test_long_facts_before_the_first_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trace_window, "_HEAD", 1000)
+    monkeypatch.setattr(partial, "SMALL", 0)
+    path = written(tmp_path / "t.json.gz", LONG, facts=["x" * 100] * 40_000)
+
+    assert trace_window.read_window(path, 200 * MS, 210 * MS) is None
+    assert len(load_part(path, window="200ms..210ms").timeline) > 50
 
 
 def test_several_documents_are_read_whole(tmp_path: Path) -> None:
