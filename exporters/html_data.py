@@ -36,6 +36,7 @@ from stallscope.profiler.session import Session
 from stallscope.profiler.timeline import ArgStore, Timeline, Track
 
 Int64 = npt.NDArray[np.int64]
+Int32 = npt.NDArray[np.int32]
 Rows = npt.NDArray[np.intp]
 
 MAX_SLICES = 1_000_000
@@ -137,6 +138,8 @@ class _Packer:
         self._device_groups(by_track)
         self._process_groups(by_track)
         slices = _concat(self.parts)
+        self.parts.clear()
+        self.codes = self.codes[:0].copy()  # what is packed needs the room
         base = int(slices.start.min()) if len(slices.start) else 0
         columns = _columns(slices, self.row_starts, base)
         layout = self._layout(columns, slices, base)
@@ -170,7 +173,7 @@ class _Packer:
         )
         return np.sort(kept)
 
-    def _name_codes(self, kept: Rows) -> tuple[Int64, list[tuple[str, int]]]:
+    def _name_codes(self, kept: Rows) -> tuple[Int32, list[tuple[str, int]]]:
         """For each timeline row the index of its (name, kind) pair, the most frequent pair first."""
         spans = self.timeline.spans
         pair = spans.name[kept].astype(np.int64) * 16 + spans.kind[kept]
@@ -178,7 +181,7 @@ class _Packer:
         order = np.argsort(-counts, kind="stable")
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order))
-        codes = np.zeros(len(spans), np.int64)
+        codes = np.zeros(len(spans), np.int32)
         codes[kept] = rank[inverse] if len(kept) else 0
         texts = self.timeline.strings
         table = [(clean(texts[int(distinct[i]) // 16]), int(distinct[i]) % 16) for i in order]
@@ -234,7 +237,11 @@ class _Packer:
         level = _lanes(start, start + dur) if source.role == "device" else spans.depth[rows].astype(np.int64)
         order = _by_level(level)
         part = _Lanes(
-            start[order], dur[order], self.codes[rows][order], level[order], rows[order].astype(np.int64)
+            start[order],
+            dur[order],
+            self.codes[rows][order].astype(np.int64),
+            level[order],
+            rows[order].astype(np.int64),
         )
         kind = {"device": "stream", "host": "thread"}.get(source.role, "label")
         track = PageTrack(
