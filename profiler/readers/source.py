@@ -551,8 +551,8 @@ def head(path: Path, size: int = _HEAD) -> bytes:
 
 def sniff(path: Path) -> str:
     """What a file is, by its content: "trace-events", "sqlite", "nsight-sqlite", "memory-timeline",
-    "execution-trace", "rocprofv3", "xplane", "json", "empty", "csv", "html", "pickle", "nsys-rep", "text" or
-    "binary".
+    "execution-trace", "rocprofv3", "xplane", "json", "empty", "csv", "html", "pickle", "parquet", "nsys-rep",
+    "text" or "binary".
 
     Raises InputError for what cannot be opened, such as a tar archive or a zip with several files.
     """
@@ -563,6 +563,8 @@ def kind_of(data: bytes, name: str = "") -> str:
     """`sniff` for content whose first bytes are at hand; the name helps only with binary files."""
     if not data.strip(b"\0 \r\n\t"):
         return "empty"
+    if data.startswith(b"PAR1"):
+        return "parquet"
     if data.startswith(b"SQLite format 3\0"):
         return (
             "nsight-sqlite"
@@ -644,6 +646,10 @@ NOT_TRACES = {
     "xplane": (
         "an XPlane profile (JAX, TensorFlow)",
         "Give the .trace.json.gz that the profiler wrote beside it.",
+    ),
+    "parquet": (
+        "a Parquet table, perhaps of a saved session",
+        "Give the whole folder NAME.stallscope, or the trace.",
     ),
     "pickle": (
         "a Python pickle (a memory snapshot?), which is never opened: it could run code",

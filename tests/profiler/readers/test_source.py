@@ -414,6 +414,7 @@ def database() -> bytes:
         (b'{"rocprofiler-sdk-tool": [{}]}', "rocprofv3"),
         (b"<!DOCTYPE html><html>", "html"),
         (b"\x80\x05\x95\x10", "pickle"),
+        (b"PAR1\x15\x04\x15\x10", "parquet"),
         (b"a,b,c\n1,2,3\n", "csv"),
         (b"hello\nworld, too\n", "text"),
         (b"\x0a\x8f\x01\x12\0\0\0", "binary"),
