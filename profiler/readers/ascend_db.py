@@ -33,6 +33,8 @@ from stallscope.profiler.readers import (
 )
 from stallscope.profiler.readers.ascend_links import Arrows
 from stallscope.profiler.readers.ascend_rank import (
+    MAX_DEVICE,
+    MAX_RANK,
     NO_CONTEXT,
     ArgColumn,
     DeviceTasks,
@@ -41,6 +43,7 @@ from stallscope.profiler.readers.ascend_rank import (
     RankBuilder,
     by_pair,
     core_name,
+    device_numbers,
     listed,
     shapes,
 )
@@ -200,7 +203,7 @@ class _Reader:
         ranks = [
             r
             for r, _ in self.db.rows("RANK_DEVICE_MAP", "rankId", "deviceId")
-            if isinstance(r, int) and r >= 0
+            if isinstance(r, int) and 0 <= r < MAX_RANK
         ]
         return ranks[0] if len(set(ranks)) == 1 else -1
 
@@ -488,6 +491,7 @@ class _Reader:
             "TASK", "startNs", "endNs", "deviceId", "connectionId|globalTaskId", "globalTaskId", "globalPid",
             "taskType", "contextId", "streamId", "taskId", "modelId",
         )  # fmt: skip
+        device = device_numbers(device).astype(np.int64)
         keep = self._timed(start, end)
         tasks = _Tasks(
             *(
@@ -565,7 +569,9 @@ class _Reader:
         )
         from_task = tasks.device[np.maximum(owner, 0)] if len(order) else np.zeros(len(start), np.int64)
         fallback = self._only_device(tasks)
-        device = np.where(device != MISSING, device, np.where(owner >= 0, from_task, fallback))
+        device = np.where(
+            (device >= 0) & (device < MAX_DEVICE), device, np.where(owner >= 0, from_task, fallback)
+        )
         groups, first, inverse = np.unique(group, return_index=True, return_inverse=True)
         number = (
             np.argsort(np.argsort(start[first], kind="stable"), kind="stable")
@@ -587,7 +593,7 @@ class _Reader:
         known = [
             d
             for _, d in self.db.rows("RANK_DEVICE_MAP", "rankId", "deviceId")
-            if isinstance(d, int) and d >= 0
+            if isinstance(d, int) and 0 <= d < MAX_DEVICE
         ]
         if known:
             return known[0]
@@ -610,7 +616,7 @@ class _Reader:
             start_ns=tasks.start,
             dur_ns=np.maximum(tasks.end - tasks.start, 0),
             name=names.astype(np.int32),
-            device=np.where(tasks.device == MISSING, 0, tasks.device).astype(np.int32),
+            device=tasks.device.astype(np.int32),
             stream=np.where(tasks.stream == MISSING, NO_ID, tasks.stream),
             task_type=types.astype(np.int32),
             connection=ids,
@@ -845,7 +851,7 @@ class _Reader:
             track=by_pair(
                 tasks.device[row],
                 plane[hit],
-                lambda d, p: self.rank.label_track(f"Communication: Plane {p}", max(d, 0)),
+                lambda d, p: self.rank.label_track(f"Communication: Plane {p}", d),
             ),
             start_ns=tasks.start[row],
             dur_ns=np.maximum(tasks.end - tasks.start, 0)[row],
@@ -967,9 +973,10 @@ class _Reader:
         self, where: str, label: str, device: Int64, time: Int64, value: npt.NDArray[np.float64], bank: Int64
     ) -> None:
         good = (time != MISSING) & ~np.isnan(value)
-        for number in np.unique(device[good]).tolist():
-            at = good & (device == number)
-            track = self.rank.label_track(where, max(int(number), 0))
+        numbers = device_numbers(device)
+        for number in np.unique(numbers[good]).tolist():
+            at = good & (numbers == number)
+            track = self.rank.label_track(where, int(number))
             self.rank.builder.add_counters(time[at], self.strings.code(label), track, value[at])
 
     def _add_memory(self) -> None:
@@ -1010,7 +1017,7 @@ class _Reader:
                         bytes=sign * np.abs(size[at]),
                         total_bytes=np.where(totals[at] == MISSING, -1, totals[at]),
                         address=np.zeros(len(at), np.int64),
-                        device=np.maximum(device[at], 0).astype(np.int32),
+                        device=device_numbers(device[at]),
                         track=np.full(len(at), -1, np.int32),
                     )
                 )

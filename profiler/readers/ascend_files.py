@@ -23,7 +23,7 @@ import numpy.typing as npt
 from stallscope.profiler.errors import InputError
 from stallscope.profiler.notes import Notes
 from stallscope.profiler.readers.ascend_content import content
-from stallscope.profiler.readers.ascend_rank import RankBuilder
+from stallscope.profiler.readers.ascend_rank import RankBuilder, rank_number
 from stallscope.profiler.readers.ascend_table import DestroyedTimes, Table, read_table
 from stallscope.profiler.timeline import NO_TIME, Allocations, Int64
 
@@ -150,11 +150,7 @@ def profiler_info(info: Any) -> dict[str, Any]:
     for key in ("torch_npu_version", "cann_version", "mindspore_version", "ms_version"):
         if isinstance(info.get(key), str):
             out["mindspore_version" if key == "ms_version" else key] = info[key][:60]
-    rank = info.get("rank_id")
-    try:
-        out["rank"] = int(rank) if rank is not None else -1
-    except (TypeError, ValueError):
-        out["rank"] = -1
+    out["rank"] = rank_number(info.get("rank_id"))
     end = info.get("end_info")
     if isinstance(end, dict) and isinstance(end.get("collectionTimeEnd"), int):
         out["collection_end_ns"] = end["collectionTimeEnd"]
@@ -558,4 +554,4 @@ def device_info(document: Any) -> dict[str, Any]:
 def rank_of_info(document: Any) -> int:
     """The rank in an msprof info.json, -1 if it names none."""
     value = document.get("rank_id") if isinstance(document, dict) else None
-    return value if isinstance(value, int) and value >= 0 else -1
+    return rank_number(value) if isinstance(value, int) else -1

@@ -32,6 +32,7 @@ from stallscope.profiler.readers.ascend_rank import (
     RankBuilder,
     is_kernel_table,
     kernels_from_table,
+    rank_number,
 )
 from stallscope.profiler.readers.ascend_sqlite import databases, opened
 from stallscope.profiler.readers.ascend_table import DestroyedTimes, header_of
@@ -435,11 +436,11 @@ def _settings(home: Path, notes: Notes) -> dict[str, Any]:
         facts |= ascend_files.profiler_info(ascend_files.read_json(path, notes))
         digits = re.search(r"_(\d+)$", stem(path))
         if facts["rank"] < 0 and digits:
-            facts["rank"] = int(digits[1])
+            facts["rank"] = rank_number(digits[1])
     if (metadata := named(home, "profiler_metadata.json")) is not None:
         facts |= ascend_files.profiler_metadata(ascend_files.read_json(metadata, notes))
     if facts["rank"] < 0 and isinstance(facts.get("parallel", {}).get("rank"), int):
-        facts["rank"] = facts["parallel"]["rank"]
+        facts["rank"] = rank_number(facts["parallel"]["rank"])
     return facts
 
 

@@ -43,6 +43,9 @@ SAME_START_NS = 1_000
 """A kernel of kernel_details.csv and of the trace are one if their names agree and their starts differ by
 no more: the two files round the same counter differently (1 ns seen), and one task never starts twice in a us."""
 
+MAX_DEVICE, MAX_RANK = 1 << 16, 1 << 24
+"""Numbers beyond these are damage, not devices and ranks."""
+
 COLLECTIVE_CORES = ("HCCL", "COMMUNICATION")
 NO_CONTEXT = 4294967295
 
@@ -652,7 +655,7 @@ def kernels_from_table(table: Table, strings: StringTable, device: int = 0) -> t
         start_ns=start,
         dur_ns=np.where(dur == NO_TIME, -1, np.maximum(dur, 0)),
         name=strings.codes(names)[name_codes] if table.rows else np.zeros(0, np.int32),
-        device=table.ints("Device_id", device).astype(np.int32),
+        device=device_numbers(table.ints("Device_id", device), device),
         stream=_stream_ids(table.ints("Stream ID", NO_ID)),
         core=_codes([core_name(c) for c in cores], strings)[core_codes]
         if table.rows
@@ -661,9 +664,22 @@ def kernels_from_table(table: Table, strings: StringTable, device: int = 0) -> t
         is_collective=(hcom[name_codes] | by_core[core_codes]) if table.rows else np.zeros(0, bool),
         step=table.ints("Step Id", -1),
     )
-    kernels.device = np.where(kernels.device < 0, device, kernels.device).astype(np.int32)
     kernels.args = kernel_arguments(table, strings)
     return kernels, timeless
+
+
+def device_numbers(values: Int64, missing: int = 0) -> Int32:
+    """Device numbers as int32; `missing` for those that cannot be one."""
+    return np.where((values >= 0) & (values < MAX_DEVICE), values, missing).astype(np.int32)
+
+
+def rank_number(value: Any) -> int:
+    """A rank as a number, -1 for what cannot be one."""
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        return -1
+    return number if 0 <= number < MAX_RANK else -1
 
 
 def _stream_ids(values: Int64) -> Int64:

@@ -267,3 +267,23 @@ def test_a_database_without_calls_still_knows_the_operators(tmp_path: Path) -> N
     facts = facts_of(load(folder))
     assert (facts["links"]["kernels_with_operator"], facts["links"]["kernels_with_launch"]) == (6, 0)
     assert {t["type"]: t["count"] for t in facts["kernel_types"]}[""] == 2
+
+
+def test_numbers_that_cannot_be_devices_or_ranks_are_not_taken_for_them(tmp_path: Path) -> None:
+    folder = ascend.write_db(tmp_path / "db")
+    connection = sqlite3.connect(folder / OUTPUT / MAIN_DB)
+    connection.execute("UPDATE AICORE_FREQ SET deviceId = 4294967295")
+    connection.execute("UPDATE TASK SET deviceId = 99999999999 WHERE globalTaskId = 0")
+    connection.execute("UPDATE RANK_DEVICE_MAP SET rankId = 4294967295")
+    connection.commit()
+    connection.close()
+    info = folder / "profiler_info_0.json"
+    info.write_text(info.read_text().replace('"rank_id": "0"', '"rank_id": "99999999999"'))
+    info.rename(folder / "profiler_info.json")
+    (folder / "profiler_metadata.json").unlink()
+    session = load(folder)
+    assert {t.device for t in session.timeline.tracks if t.role == "device"} == {0, ascend.DEVICE}
+    assert facts_of(session)["rank"] == -1
+    text = ascend.write_text(tmp_path / "text")
+    rewrite(text / OUTPUT / "kernel_details.csv", lambda row: row.update({"Device_id": "99999999999"}))
+    assert {t["device"] for t in facts_of(load(text))["kernel_types"]} == {ascend.DEVICE}
