@@ -13,7 +13,7 @@ from stallscope.analyzers.finding import Finding
 from stallscope.analyzers.idle import Cause, IdleAccount
 from stallscope.analyzers.losses import Loss, amount, evidence, joined, losses, per_step, widest
 from stallscope.analyzers.pricing import price, without_times
-from stallscope.analyzers.units import duration, share
+from stallscope.analyzers.units import count, duration, share
 from stallscope.profiler import intervals
 from stallscope.profiler.intervals import IntervalSet
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from stallscope.analyzers.run import Run
 
 Rows = npt.NDArray[np.intp]
+
+NEARLY_ALL = 0.9
+"""From this share of a loss on, the place that costs most is named for all of it."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ def _finding(
         phase=loss.phase,
         where=loss.place.where(),
         detail=(
-            f"{len(loss.gaps)} gaps of up to {duration(int(loss.gap_ns[0]))}, {share(loss.lost_ns, span)} of the device's "
+            f"{count(len(loss.gaps), 'gap')} of up to {duration(int(loss.gap_ns[0]))}, {share(loss.lost_ns, span)} of the device's "
             f"time." + (f" Also in {others}." if others else "")
         ),
         advice=text.advice,
@@ -132,6 +135,10 @@ def _times(run: Run, loss: Loss, cause: Cause) -> dict[int, IntervalSet]:
 
 
 def in_place(loss: Loss) -> str:
-    """ " in sampler.py:214 (pick)", or "" where no place is known."""
+    """ " in sampler.py:214 (pick)", or "" where no place is known; with its share where it is one of several."""
     place = loss.place
-    return f" in {place.text}" if place.python or place.operator or place.annotation else ""
+    if not (place.python or place.operator or place.annotation):
+        return ""
+    if 0 <= loss.here_ns < NEARLY_ALL * loss.lost_ns:
+        return f", {share(loss.here_ns, loss.lost_ns)} of it in {place.text}"
+    return f" in {place.text}"

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 Rows = npt.NDArray[np.intp]
 
 
+FIRST_USE_NS = 500_000
+"""A kernel's first launch that takes this long, and this many times the usual launch, loads its code. Of public
+traces (PyTorch on MI250, MI300X, V100 and A100) every launch that the device idled for a millisecond or more was one."""
+FIRST_USE_RATIO = 50
+
 SCHEDULING_DEPTH = 4
 """How many user frames up a scheduler's helper may be; its main loop is above everything and says nothing."""
 
@@ -39,6 +44,8 @@ class HostCauses:
         runtime = timeline.of_kind(Kind.RUNTIME)
         self.is_compile |= timeline.match_names(hostwords.is_compile_call, runtime)
         self.is_compile &= ~self._found_compiled(runtime)
+        self.loads_code = self._loads_code(runtime)
+        self.is_compile |= self.loads_code
         self.is_allocator = timeline.match_names(hostwords.is_allocator_call, runtime)
         self._sets: dict[tuple[str, int], IntervalSet] = {}
 
@@ -57,6 +64,17 @@ class HostCauses:
         found = np.zeros(len(spans), bool)
         found[call] = True
         return np.asarray(found & (2 * took < spans.dur_ns), np.bool_)
+
+    def _loads_code(self, runtime: Bool) -> Bool:
+        """First launches of a kernel that took so long that the driver must have loaded its code in them. Shape (n,)."""
+        run, spans = self.run, self.run.timeline.spans
+        launched = np.zeros(len(spans), bool)
+        rows = run.timeline.rows(Kind.KERNEL)
+        launched[spans.launch_row[rows][spans.launch_row[rows] >= 0]] = True
+        launched &= runtime & ~run.is_graph_launch
+        usual = float(np.median(spans.dur_ns[launched])) if launched.any() else 0.0
+        long = spans.dur_ns >= max(FIRST_USE_NS, FIRST_USE_RATIO * usual)
+        return np.asarray(launched & run.first_uses & long, np.bool_)
 
     def borders(self, track: int) -> Int64:
         """Times at which the class may change without a span of the thread beginning or ending."""

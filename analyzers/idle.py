@@ -300,6 +300,7 @@ class IdleAccount:
         copy = self.run.is_wait[launch] & self.run.is_copy_call[launch]
         kind = np.where(graph, int(Cause.GRAPH_LAUNCH), int(Cause.LAUNCH_PATH))
         kind = np.where(copy, int(Cause.BLOCKING_COPY), kind)
+        kind = np.where(self.run.host_causes.loads_code[launch], int(Cause.COMPILE), kind)
         waits = np.where(self._at_edge[host], int(Cause.BEFORE_RECORDING), self._late[host])
         after = np.where(late & ~copy, waits, kind)
         columns = (

@@ -32,7 +32,8 @@ class Loss:
     """Idle time of one device behind one place.
 
     `gap_ns` is the time lost in each of `gaps` (indices into the device's gaps, by length), `by_phase`
-    the same sums by phase of the step the launch belongs to.
+    the same sums by phase of the step the launch belongs to. `here_ns` is the part lost at `place` itself where losses
+    of several places were joined, else -1.
     """
 
     place: Place
@@ -42,6 +43,7 @@ class Loss:
     gaps: Rows
     gap_ns: Int64
     by_phase: dict[str, int]
+    here_ns: int = -1
 
     @property
     def phase(self) -> str:
@@ -168,8 +170,9 @@ def joined(parts: list[Loss]) -> Loss:
         for name, ns in part.by_phase.items():
             by_phase[name] = by_phase.get(name, 0) + ns
     return replace(
-        parts[0], lost_ns=int(lengths.sum()), gaps=gaps[order], gap_ns=lengths[order], by_phase=by_phase
-    )
+        parts[0], lost_ns=int(lengths.sum()), gaps=gaps[order], gap_ns=lengths[order], by_phase=by_phase,
+        here_ns=parts[0].lost_ns,
+    )  # fmt: skip
 
 
 def widest(found: Iterable[list[Loss]]) -> list[tuple[Loss, list[int]]]:

@@ -52,9 +52,13 @@ class Pace:
 
     @cached_property
     def is_stall(self) -> Bool:
-        """Host gaps in which the host was longer than its pace. Shape (g,)."""
-        host = self.account.host_end_ns - self.account.view.gaps.start_ns
-        return self.account.is_host & (host >= self.limit_ns)
+        """Host gaps in which the host, or the launch call itself, took longer than the pace. Shape (g,)."""
+        gaps, spans = self.account.view.gaps, self.run.timeline.spans
+        host = self.account.host_end_ns - gaps.start_ns
+        launch = np.maximum(gaps.launch, 0)
+        inside = np.minimum(spans.end_ns[launch], gaps.end_ns) - self.account.host_end_ns
+        slow = (inside >= STALL_CEILING_NS) & (gaps.launch >= 0) & ~self.run.is_graph_launch[launch]
+        return np.asarray(self.account.is_host & ((host >= self.limit_ns) | slow), np.bool_)
 
     @cached_property
     def is_work(self) -> Bool:
@@ -63,7 +67,8 @@ class Pace:
 
     @cached_property
     def stall_places(self) -> npt.NDArray[np.intp]:
-        """Per gap, the row that was behind a stall: the deepest span around most of it, else -1. Shape (g,)."""
+        """Per gap, the row that was behind a stall: the deepest span around most of it; -1 for none, or where more of
+        the stall than not left no record. Shape (g,)."""
         pieces, gaps = self.account.pieces, self.account.view.gaps
         out = np.full(len(gaps), -1, np.intp)
         work = np.flatnonzero(self.is_work & self.is_stall[pieces.gap] & (pieces.row >= 0))
@@ -82,4 +87,15 @@ class Pace:
         rows = pieces.row[longest]
         found = self.run.places.covering(rows, begin[gap], end[gap], 0.6)
         out[gap] = np.where(found >= 0, found, rows)
+        out[self._unseen] = -1
         return out
+
+    @cached_property
+    def _unseen(self) -> Bool:
+        """Gaps of which more passed in code that left no record than in spans. Shape (g,)."""
+        pieces = self.account.pieces
+        seen, unseen = (np.zeros(len(self.account.view.gaps), np.int64) for _ in range(2))
+        for sums, mine in ((seen, pieces.row >= 0), (unseen, pieces.row < 0)):
+            mine = mine & self.is_work
+            np.add.at(sums, pieces.gap[mine], pieces.dur_ns[mine])
+        return unseen > seen

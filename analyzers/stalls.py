@@ -13,7 +13,7 @@ from stallscope.analyzers.idle import Cause, IdleAccount
 from stallscope.analyzers.losses import Loss, amount, evidence, losses, per_step, widest
 from stallscope.analyzers.places import Place
 from stallscope.analyzers.pricing import price, without_waits
-from stallscope.analyzers.units import duration, share
+from stallscope.analyzers.units import count, duration, share
 from stallscope.analyzers.waits import WaitBlocks
 from stallscope.profiler import intervals
 
@@ -71,10 +71,12 @@ def wait_facts(run: Run, loss: Loss) -> dict[str, Any]:
         intervals.complement(loss.account.view.busy, loss.account.view.first_ns, loss.account.view.last_ns),
         blocks.start_ns[same], blocks.end_ns[same],
     )  # fmt: skip
+    waited = int(blocks.wait_ns[same].sum())
     return {
         "waits": int(same.sum()),
-        "waited_ns": int(blocks.wait_ns[same].sum()),
-        "waited_while_idle_ns": int(idle.sum()),
+        "waited_ns": waited,
+        # a block is as long as the operator that waits in it, which works for the rest
+        "waited_while_idle_ns": min(int(idle.sum()), waited),
         "gaps": len(loss.gaps),
     }
 
@@ -113,8 +115,8 @@ def _finding(run: Run, code: str, name: str, loss: Loss, devices: list[int], adv
         phase=loss.phase,
         where=place.where() if place.operator else Place(place.python, call, "").where(),
         detail=(
-            f"{facts['waits']} waits of {duration(facts['waited_ns'])} in all, most of it while the device was busy "
-            f"anyway ({duration(facts['waited_while_idle_ns'])} while it was idle). Then the device idled "
+            f"{count(facts['waits'], 'wait')} of {duration(facts['waited_ns'])} in all, {_beside(facts)}. "
+            f"{'In or after it' if facts['waits'] == 1 else 'In or after them'} the device idled "
             f"{duration(loss.lost_ns)} ({share(loss.lost_ns, span)}) until the next launches came."
         ),
         advice=advice,
@@ -122,3 +124,11 @@ def _finding(run: Run, code: str, name: str, loss: Loss, devices: list[int], adv
         facts=facts | worth.facts(),
         fix=worth.fix,
     )
+
+
+def _beside(facts: dict[str, Any]) -> str:
+    """What the device did meanwhile, as a part of a sentence."""
+    idle, waited = facts["waited_while_idle_ns"], facts["waited_ns"]
+    if 2 * idle >= waited:
+        return f"up to {duration(idle)} of it while the device was idle"
+    return f"most of it while the device was busy anyway ({duration(idle)} while it was idle)"

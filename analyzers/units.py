@@ -36,3 +36,12 @@ def size(count: float) -> str:
         if abs(count) >= limit:
             return f"{count / limit:.1f} {unit}"
     return f"{count:.0f} B"
+
+
+def count(number: int, noun: str) -> str:
+    """A number of things, the noun in the form that fits.
+
+    >>> count(1, "gap"), count(3, "gap")
+    ('1 gap', '3 gaps')
+    """
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

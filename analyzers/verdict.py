@@ -13,7 +13,8 @@ import numpy as np
 from stallscope.analyzers.finding import Finding, RuleOutcome, Verdict
 from stallscope.analyzers.idle import Cause
 from stallscope.analyzers.phases import PhaseSeries
-from stallscope.analyzers.units import duration, share
+from stallscope.analyzers.trust import FEW_EVENTS
+from stallscope.analyzers.units import count, duration, share
 from stallscope.profiler import intervals
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ MOSTLY = 0.5
 IDLE_MUCH = 0.3
 """From this share of idle time on, a finding worth under 3 % is not what a run is about."""
 _MOST_CODES = 12
+HOST_RULE = "HB102"
+"""The rule that judges the host of a run without a device."""
 
 
 def verdict(run: Run, findings: Sequence[Finding], outcomes: Sequence[RuleOutcome]) -> Verdict:
@@ -41,7 +44,7 @@ def verdict(run: Run, findings: Sequence[Finding], outcomes: Sequence[RuleOutcom
         )
         if line
     ]
-    first = _first(run, findings)
+    first = _first(run, findings, outcomes)
     lines = [line for line in lines if line.removeprefix("trust: ") not in first]
     untold = [
         o.code for o in outcomes if o.status == "not_analysable" and not o.reason.startswith("does not apply")
@@ -52,7 +55,7 @@ def verdict(run: Run, findings: Sequence[Finding], outcomes: Sequence[RuleOutcom
     return Verdict(first, tuple(lines))
 
 
-def _first(run: Run, findings: Sequence[Finding]) -> str:
+def _first(run: Run, findings: Sequence[Finding], outcomes: Sequence[RuleOutcome]) -> str:
     if "trusted_device" in run.trust.blocks and "device" in run.has:
         return f"No verdict: {run.trust.blocks['trusted_device']}"
     top = next((f for f in findings if f.severity != "info"), None)
@@ -73,12 +76,27 @@ def _first(run: Run, findings: Sequence[Finding]) -> str:
         others = f"{len(run.timeline)} other span{'s' if len(run.timeline) > 1 else ''}"
         return f"No verdict: no work of a device or of the host was recorded, only {others}"
     if "device" not in run.has:
+        looked = next((o for o in outcomes if o.code == HOST_RULE), None)
+        if looked is not None and looked.status == "not_analysable":
+            return f"No verdict: no device activity was recorded, and of the host {looked.reason}"
         return f"{step}no device activity was recorded; the host shows no stall" if step else (
             "No device activity was recorded; the host shows no stall"
         )  # fmt: skip
+    if few := _few(run):
+        return f"No verdict: {few}"
     if "trusted_host" in run.trust.blocks:
         return f"No verdict on the host: {run.trust.blocks['trusted_host']}"
     return _capital(step + _calm(run))
+
+
+def _few(run: Run) -> str:
+    """Why the device's own time tells nothing of the run: few events in a small part of it; else ""."""
+    events, view = len(run.whole.rows), run.whole
+    recorded = max(run.host_span[1] - run.host_span[0], view.span_ns)
+    if events >= FEW_EVENTS or (events > 1 and 2 * view.span_ns >= recorded):
+        return ""
+    text = f"only {count(events, 'device event')} {'was' if events == 1 else 'were'} recorded"
+    return f"{text}, in {duration(view.span_ns)} of {duration(recorded)}" if view.span_ns < recorded else text
 
 
 def _lost(run: Run) -> str:
@@ -111,7 +129,8 @@ def _calm(run: Run) -> str:
     if unknown > 0.05 * view.span_ns:
         rest = f" of the {duration(explained)} that the recording explains; the other {duration(unknown)} have no recorded cause"
     if explained and busy / explained >= BUSY:
-        return f"the device is busy {share(busy, explained)}{rest or ' of the time'}; no stall keeps it from working"
+        of = explained if rest else view.span_ns if len(run.devices) == 1 else explained
+        return f"the device is busy {share(busy, of)}{rest or ' of the time'}; no stall keeps it from working"
     if unknown > MOSTLY * view.idle_ns:
         return f"no verdict on idle time: the device is busy {share(busy, explained)}{rest}"
     return (
@@ -210,7 +229,7 @@ def _idle_line(run: Run) -> str:
 def _pressure_line(run: Run) -> str:
     """Evidence that the device is the slower side."""
     bound = [p for p in run.pressure.values() if p.device_bound]
-    if not bound:
+    if not bound or _few(run):
         return ""
     found = max(bound, key=lambda p: p.median_delay_ns)
     return (

@@ -27,7 +27,7 @@ from stallscope.analyzers.finding import Finding
 from stallscope.analyzers.losses import Loss, amount, evidence, losses, per_step, widest
 from stallscope.analyzers.pricing import price, without_stalls
 from stallscope.analyzers.registry import limit
-from stallscope.analyzers.units import duration, share
+from stallscope.analyzers.units import count, duration, share
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run
@@ -86,7 +86,7 @@ def _finding(run: Run, loss: Loss, devices: list[int]) -> Finding:
         phase=loss.phase,
         where=loss.place.where(),
         detail=(
-            f"{len(loss.gaps)} gaps of up to {duration(int(loss.gap_ns[0]))}, {share(loss.lost_ns, span)} of the device's "
+            f"{count(len(loss.gaps), 'gap')} of up to {duration(int(loss.gap_ns[0]))}, {share(loss.lost_ns, span)} of the device's "
             f"time. The launching thread was {_inside(loss)}; nothing else was queued."
         ),
         advice="Take this work off the launching thread's path, or do it while the device is busy.",

@@ -42,3 +42,19 @@ def test_with_all_launches_nothing_is_added() -> None:
     assert finding.lost_ns == 59 * 35_000
     assert "steps_without_launches" not in finding.facts
     assert "no launch was recorded" not in finding.detail
+
+
+def test_launch_calls_of_milliseconds_are_no_launch_pace() -> None:
+    """A launch that takes a hundred times the others (a first use, a full context) is a stall: no graph saves it."""
+    usual = [f"rt:cudaLaunchKernel@{40 * i}..{40 * i + 4}#{i + 1}" for i in range(24)]
+    kernels = [f"kernel:k@{40 * i + 6}..{40 * i + 12}#{i + 1}" for i in range(24)]
+    usual.append("rt:cudaLaunchKernel@1000..9000#90")
+    kernels.append("kernel:k@9002..9010#90")
+    report = analyze(
+        timeline(f"host python:run.py(1):_main@0..9100 {' '.join(usual)}\nstream7 {' '.join(kernels)}")
+    )
+
+    paced = [f for f in report.findings if f.code == "LN401"]
+    assert all(f.lost_ns < 1_000_000 for f in paced)
+    (stalled,) = [f for f in report.findings if f.code == "HB101"]
+    assert 8_000_000 <= stalled.lost_ns <= 8_100_000

@@ -205,3 +205,37 @@ def test_overlapping_findings_are_summed_for_the_reader() -> None:
     lines = verdict(report.run, pair, []).lines
     assert "the 2 findings overlap: all together are worth up to 3.50 ms" in lines
     assert not [line for line in verdict(report.run, pair[:1], []).lines if "overlap" in line]
+
+
+def test_one_kernel_in_a_long_recording_is_no_busy_device() -> None:
+    report = analyze(
+        timeline(
+            """
+            host     python:run.py(1):_main@0..4000 rt:cudaLaunchKernel@2..6#1
+            stream7  kernel:a@8..100#1
+            """
+        )
+    )
+    assert report.verdict.text == "No verdict: only 1 device event was recorded, in 92.0 us of 4.00 ms"
+    assert not any("slower side" in line for line in report.verdict.lines)
+
+
+def test_a_host_that_no_rule_looked_at_is_not_called_free_of_stalls() -> None:
+    report = analyze(timeline("host     python:run.py(1):_main@0..4000 python:run.py(7):_work@10..3000"))
+
+    assert report.verdict.text == (
+        "No verdict: no device activity was recorded, and of the host no framework operators were recorded"
+    )
+
+
+def test_a_loss_of_many_places_is_not_put_at_one() -> None:
+    allocations = " ".join(
+        f"python:net.py({i}):_f{i}@{200 * i}..{200 * i + 190} rt:cudaMalloc@{200 * i + 10}..{200 * i + 150} "
+        f"rt:cudaLaunchKernel@{200 * i + 152}..{200 * i + 156}#{i + 1}"
+        for i in range(12)
+    )
+    kernels = " ".join(f"kernel:k@{200 * i + 158}..{200 * i + 180}#{i + 1}" for i in range(12))
+    report = analyze(timeline(f"host     {allocations}\nstream7  {kernels}"))
+
+    (finding,) = [f for f in report.findings if f.code == "SY204"]
+    assert "9.1 % of it in net.py:1 (f1)" in finding.title
