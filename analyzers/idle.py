@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -189,12 +189,20 @@ class IdleAccount:
 
     @cached_property
     def pieces(self) -> Pieces:
-        parts = [self._whole_gaps(), *self._host_parts()]
-        columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        parts: list[list[Any]] = [list(p) for p in (self._whole_gaps(), *self._host_parts())]
+        columns: list[Any] = []
+        for i, kind in enumerate((np.int64, np.int64, np.intp, np.int8, np.intp)):
+            # a busy recording has millions of pieces: each part goes as it is joined
+            columns.append(np.concatenate([p[i] for p in parts], dtype=kind, casting="unsafe"))
+            for p in parts:
+                p[i] = None
         # gaps stand in order of time, and pieces in their gap: the start alone decides
         order = np.argsort(columns[0], kind="stable")
-        start, end, gap, activity, row = (c[order] for c in columns)
-        return _claimed(self, start, end, gap.astype(np.intp), activity.astype(np.int8), row.astype(np.intp))
+        for i in range(len(columns)):
+            columns[i] = columns[i][order]
+        del order
+        start, end, gap, activity, row = columns
+        return _claimed(self, start, end, gap, activity, row)
 
     def totals(self) -> dict[str, int]:
         """Idle nanoseconds per class; they sum to the idle time exactly."""
