@@ -263,9 +263,11 @@ class Trust:
         count, worst = int((ahead > 0).sum()), int(ahead.max(initial=0))
         if not count:
             return Check("clocks", "ok", 0, "no kernel starts before its launch")
-        return Check("clocks", "note", worst,
-                     f"{count} kernels start before their launch, by {duration(worst)} at most: times between host and "
-                     f"device are uncertain by that much", count=count)  # fmt: skip
+        text = (f"{count} kernels start before their launch, by {duration(worst)} at most: times between host and "
+                f"device are uncertain by that much")  # fmt: skip
+        if count * 2 > int((launch >= 0).sum()):
+            return Check("clocks", "bad", worst, text, HOST, count=count)
+        return Check("clocks", "note", worst, text, count=count)
 
     def _unexplained(self) -> Check | None:
         idle = {cause: 0 for cause in Cause}

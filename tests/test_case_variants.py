@@ -305,3 +305,50 @@ def test_an_id_links_however_it_is_written(case: Case, text: str) -> None:
     session, _ = case.read(written)
 
     assert launches(session) == [("k", -1, 20.0), ("z", -1, 20.0)]
+
+
+# -- streams and clocks -----------------------------------------------------------------------------
+
+
+def test_records_inside_of_others_on_their_stream_are_doubted(case: Case) -> None:
+    session, report = case.read(
+        [kernel("long", 1000, 1000, 1), *[kernel(f"k{i}", 1010 + 10 * i, 9, i + 2) for i in range(9)]]
+    )
+
+    assert report.headline.busy_ns == 1_000_000
+    note = session.notes.get("stream-overlap")
+    assert note is not None
+    assert (note.count, note.severity, note.first) == (9, "warning", "k0")
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [kernel("a", 1000, 100, 1), kernel("b", 1096, 64, 2), kernel("c", 1155, 45, 3)],
+        [kernel("graph", 1000, 100, 1), kernel("branch", 1010, 20, 1)],
+        [kernel("a", 1000, 100, 1), kernel("b", 1010, 20, 2, stream=8) | {"tid": 8}],
+        [kernel("a", 1000, 100), kernel("b", 1010, 20)],
+    ],
+    ids=["the next one only", "branches of a graph", "two streams", "no ids"],
+)
+def test_overlap_that_devices_have_is_not_doubted(case: Case, events: list[Any]) -> None:
+    session, report = case.read(events)
+
+    assert "stream-overlap" not in session.notes
+    assert report.headline.device_events == len(events)
+
+
+@pytest.mark.parametrize("early_us", [10, 5e6])
+def test_where_most_kernels_precede_their_launch_the_host_is_not_judged(case: Case, early_us: float) -> None:
+    events: list[Any] = []
+    for i in range(30):
+        at = 6e6 + 50 * i
+        events += [
+            call("hipLaunchKernel", at, 5, i + 1, "hip_runtime"),
+            kernel("k", at - early_us, 30, i + 1),
+        ]
+    session, report = case.read(events)
+
+    assert count(session, "clock-inversion") == 30
+    assert report.verdict.text.startswith("No verdict on the host: 30 kernels start before their launch")
+    assert report.findings == []

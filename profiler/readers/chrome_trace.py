@@ -818,6 +818,25 @@ def _span_columns(spans: list[tuple[int, int, int]]) -> tuple[npt.NDArray[np.int
     return table[:, 0].astype(np.intp), table[:, 1], table[:, 2]
 
 
+def _inside_of_others(timeline: Timeline, work: npt.NDArray[np.intp]) -> tuple[int, str]:
+    """How many records lie within one that began before them on their track, and the name of the first.
+
+    Kernels of one launch are left out (a graph's branches are drawn on one lane), and so are kernels that only
+    overlap the next one (programmatic dependent launch).
+    """
+    spans = timeline.spans
+    end = spans.start_ns[work] + spans.dur_ns[work]
+    track = spans.track[work].astype(np.int64)
+    base = int(end.max()) + 1
+    if base * (len(timeline.tracks) + 1) >= 1 << 62:
+        return 0, ""
+    reach = np.maximum.accumulate(end + track * base)  # tracks stand one after the other
+    at = np.flatnonzero((end[1:] + track[1:] * base < reach[:-1]) & (spans.dur_ns[work[1:]] > 0)) + 1
+    holder = np.searchsorted(reach, reach[at - 1])
+    at = at[spans.correlation[work[at]] != spans.correlation[work[holder]]]
+    return len(at), timeline.name(int(work[at[0]])) if len(at) else ""
+
+
 def _note_links(timeline: Timeline, notes: Notes) -> None:
     """Notes every reader of launches owes: nothing on a device, kernels without a launch, inversions."""
     work = timeline.device_work()
@@ -833,6 +852,10 @@ def _note_links(timeline: Timeline, notes: Notes) -> None:
     unlinked = int((launch < 0).sum())
     notes.add("unlinked-device-events", "info" if unlinked * 20 < len(work) else "warning",
               f"of {len(work)} device events have no launch in the recording", unlinked)  # fmt: skip
+    inside, first = _inside_of_others(timeline, work)
+    notes.add("stream-overlap", "info" if inside * 100 < len(work) else "warning",
+              "device records lie inside of others on their stream, which no stream can do: their times are doubtful, "
+              "or several streams or programs share a lane", inside, first)  # fmt: skip
     linked = work[launch >= 0]
     delay = timeline.spans.start_ns[linked] - timeline.spans.start_ns[timeline.spans.launch_row[linked]]
     early = delay < 0
