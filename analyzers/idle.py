@@ -201,8 +201,7 @@ class IdleAccount:
         for i in range(len(columns)):
             columns[i] = columns[i][order]
         del order
-        start, end, gap, activity, row = columns
-        return _claimed(self, start, end, gap, activity, row)
+        return _claimed(self, columns)
 
     def totals(self) -> dict[str, int]:
         """Idle nanoseconds per class; they sum to the idle time exactly."""
@@ -380,11 +379,12 @@ def cut(
     return row, begin, until, index
 
 
-def _claimed(
-    account: IdleAccount, start: Int64, end: Int64, gap: Rows, activity: npt.NDArray[np.int8], row: Rows
-) -> Pieces:
+def _claimed(account: IdleAccount, columns: list[Any]) -> Pieces:
     """Give the waits their part of the host's work: the first nanoseconds of the gap, or of what of it lies
-    after the block began, as many as claimed."""
+    after the block began, as many as claimed.
+
+    `columns` are start, end, gap, activity and row; the list is emptied, so that nothing is held twice."""
+    start, end, gap, activity, row = columns
     gaps = account.view.gaps
     limit = np.zeros(len(gaps), np.int64)
     block = np.full(len(gaps), -1, np.intp)
@@ -407,21 +407,22 @@ def _claimed(
         since[mine] = account.blocks(track).start_ns[block[mine]]
     claimable &= ~(exempt & once[gap]) & (start >= since[gap])
     dur = np.where(claimable, end - start, 0)
-    before = np.cumsum(dur) - dur
-    first = np.append(True, gap[1:] != gap[:-1]) if len(gap) else np.zeros(0, bool)
-    used = before - before[np.flatnonzero(first)][np.cumsum(first) - 1] if len(gap) else before
-    taken = np.clip(limit[gap] - used, 0, dur)
-    return _split(account, (start, end, gap, activity, row), taken, block)
+    used = np.cumsum(dur)
+    used -= dur
+    if len(gap):
+        first = np.append(True, gap[1:] != gap[:-1])
+        used -= used[np.flatnonzero(first)][np.cumsum(first) - 1]
+    taken = limit[gap]
+    taken -= used
+    np.clip(taken, 0, dur, out=taken)
+    del start, end, gap, activity, row, claimable, exempt, dur, used
+    return _split(account, columns, taken, block)
 
 
-def _split(
-    account: IdleAccount,
-    columns: tuple[Int64, Int64, Rows, npt.NDArray[np.int8], Rows],
-    taken: Int64,
-    block: Rows,
-) -> Pieces:
+def _split(account: IdleAccount, columns: list[Any], taken: Int64, block: Rows) -> Pieces:
     """Cut pieces that are claimed in part, and set the cause of the claimed ones."""
     start, end, gap, activity, row = columns
+    columns.clear()
     partly = (taken > 0) & (taken < end - start)
     claimed = taken > 0
     if partly.any():
