@@ -124,11 +124,18 @@ class Places:
 
     @cached_property
     def is_operator(self) -> npt.NDArray[np.bool_]:
-        return self.timeline.of_kind(Kind.OPERATOR)
+        return np.asarray(self.timeline.of_kind(Kind.OPERATOR) & ~self._is_step, np.bool_)
 
     @cached_property
     def is_annotation(self) -> npt.NDArray[np.bool_]:
-        return self.timeline.of_kind(Kind.ANNOTATION)
+        return np.asarray(self.timeline.of_kind(Kind.ANNOTATION) | self._is_step, np.bool_)
+
+    @cached_property
+    def _is_step(self) -> npt.NDArray[np.bool_]:
+        """Ranges of profiler steps that a source (Kineto up to torch 1.9) wrote among the operators. Shape (n,)."""
+        return self.timeline.match_names(
+            lambda n: n.startswith("ProfilerStep#"), self.timeline.of_kind(Kind.OPERATOR)
+        )
 
     @cached_property
     def is_waiting(self) -> npt.NDArray[np.bool_]:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallscope.analyzers.gain import replayable
+from stallscope.analyzers.idle import HOST_WORK
 from stallscope.analyzers.losses import Loss
 from stallscope.analyzers.replay import Change
 from stallscope.analyzers.waits import WaitBlocks
@@ -74,7 +75,8 @@ def price(run: Run, lost_ns: int, change: Change) -> Price:
 
 def without_stalls(run: Run, loss: Loss, places: Rows) -> Change:
     """The host work of stalls left out: from the thread's call before each gap's launch to that launch, as far as
-    the span behind the stall (`places`, one row per gap of the device) reaches."""
+    the span behind the stall (`places`, one row per gap of the device) reaches. What other causes took in these gaps
+    (allocation, loading, waits) is theirs and stays."""
     account, spans = loss.account, run.timeline.spans
     cuts = []
     for track in np.unique(account.track[loss.gaps]).tolist():
@@ -85,7 +87,10 @@ def without_stalls(run: Run, loss: Loss, places: Rows) -> Change:
         known = places[mine] >= 0
         begin = np.where(known, np.maximum(begin, spans.start_ns[row]), begin)
         until = np.where(known, np.minimum(until, spans.end_ns[row]), until)
-        cuts.append((track, intervals.union(begin, until), 0.0))
+        pieces = account.pieces
+        others = np.isin(pieces.gap, mine) & ~np.isin(pieces.cause, [int(c) for c in HOST_WORK])
+        kept = intervals.union(pieces.start_ns[others], pieces.end_ns[others])
+        cuts.append((track, intervals.subtract(intervals.union(begin, until), kept), 0.0))
     return Change(host_cuts=cuts)
 
 

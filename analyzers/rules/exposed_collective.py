@@ -35,10 +35,10 @@ import numpy as np
 import numpy.typing as npt
 
 from stallscope.analyzers.communication import base_name
-from stallscope.analyzers.finding import Evidence, Finding, Where
+from stallscope.analyzers.finding import Confidence, Evidence, Finding, Where
 from stallscope.analyzers.losses import amount
 from stallscope.analyzers.registry import NotAnalysable, limit
-from stallscope.analyzers.units import duration, share
+from stallscope.analyzers.units import count, duration, share
 from stallscope.profiler import intervals
 from stallscope.profiler.device import DeviceView
 from stallscope.profiler.kinds import Kind
@@ -119,8 +119,9 @@ def _finding(
     steps = run.steady_steps(phase) if phase else 0
     recoverable = waited if late else lost
     place = run.places.place(int(spans.launch_row[rows[0]])) if spans.launch_row[rows[0]] >= 0 else None
-    facts = {"calls": len(rows), "exposed_ns": lost, "waiting_ns": waited, "transfer_ns": lost - waited,
-             "split_by": told.by}  # fmt: skip
+    facts = {"calls": len(rows), "exposed_ns": lost, "split_by": told.by}
+    if told.by:
+        facts |= {"waiting_ns": waited, "transfer_ns": lost - waited}
     if told.peer >= 0:
         facts |= {"late_rank_of_group": told.peer, "late_rank_ns": told.peer_ns}
     if told.rank >= 0:
@@ -137,11 +138,11 @@ def _finding(
         title=f"{name[:60]} is exposed for {amount(lost, facts, phase)}{why}",
         lost_ns=lost,
         recoverable_ns=recoverable,
-        confidence="high" if told.sure and not told.first and (late or told.transfer) else "medium",
+        confidence=_confidence(told, late),
         phase=phase,
         where=Where(place.python if place else "", place.operator if place else "", name),
         detail=(
-            f"{len(rows)} calls; {share(lost, run.steady_span_ns(view))} of the device's time nothing runs beside them. "
+            f"{count(len(rows), 'call')}; {share(lost, run.steady_span_ns(view))} of the device's time nothing runs beside them. "
             f"{told.text(lost)}{(_uneven(run) + ALONE) if late else ''}"
         ),
         advice=_advice(told, late, paired),
@@ -151,6 +152,12 @@ def _finding(
         ),
         facts=facts,
     )
+
+
+def _confidence(told: _Told, late: bool) -> Confidence:
+    if told.first and not told.by:
+        return "low"
+    return "high" if told.sure and not told.first and (late or told.transfer) else "medium"
 
 
 def _uneven(run: Run) -> str:
@@ -223,11 +230,11 @@ class _Told:
                 f"{wait} is longer than the shortest calls of the same size (late ranks), {rest} is transfer."
             )
         else:
-            return f"{self.lacks}, so waiting for late ranks cannot be told from transfer."
+            out = f"{self.lacks}, so waiting for late ranks cannot be told from transfer."
         if self.first:
             out += (
-                " Most of the waiting is in the first collective recorded: a rank that began to record late is late "
-                "there too. Record several steps to be sure."
+                f" Most of {'the waiting' if self.by else 'it'} is in the first collective recorded: a rank that began "
+                "to record late is late there too. Record several steps to be sure."
             )
         return out
 
@@ -249,7 +256,7 @@ def _split(run: Run, rows: npt.NDArray[np.intp], exposed: Int64) -> _Told:
         return (
             _Told(waited, "sizes", not late, transfer=not late)
             if sized.all()
-            else _Told(0, "", False, lacks=lacks)
+            else _Told(0, "", False, first=_in_first(run, rows, exposed), lacks=lacks)
         )
     waits = np.minimum(np.maximum(hccl, 0), exposed)
     waited = int(waits.sum())
@@ -272,6 +279,12 @@ def _split(run: Run, rows: npt.NDArray[np.intp], exposed: Int64) -> _Told:
     by = "tasks" if tasks else "ranks" if others else "table"
     moved = int(np.minimum(split.transfer_ns[at], exposed).sum())
     return _Told(waited, by, True, peer, rank, peer_ns, first and 2 * waited >= lost, 2 * moved >= lost)
+
+
+def _in_first(run: Run, rows: npt.NDArray[np.intp], exposed: Int64) -> bool:
+    """Whether most of the exposed time is in the device's first collective, though there are others of the name."""
+    first = run.communication.first(rows)
+    return len(rows) > 1 and 2 * int(exposed[rows == first].sum()) >= int(exposed.sum())
 
 
 def _latest(run: Run, rows: npt.NDArray[np.intp], waits: Int64) -> tuple[int, int]:
