@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import traceback
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -28,6 +29,7 @@ from stallscope.analyzers.verdict import verdict
 from stallscope.profiler import intervals, kernels
 from stallscope.profiler.device import DeviceView
 from stallscope.profiler.kinds import KIND_NAMES, Kind
+from stallscope.profiler.notes import Notes
 from stallscope.profiler.session import Session
 
 SEVERITY_LIMITS: tuple[tuple[float, Severity], ...] = ((0.10, "high"), (0.03, "medium"), (0.0, "low"))
@@ -44,8 +46,9 @@ def analyze_session(session: Session, rules: Mapping[str, Rule], companion: Sess
     run = Run(session, companion)
     findings: list[Finding] = []
     outcomes: list[RuleOutcome] = []
+    faults = Notes()
     for rule in rules.values():
-        found, outcome = _run_rule(rule, run)
+        found, outcome = _run_rule(rule, run, faults)
         findings.extend(found)
         outcomes.append(outcome)
     findings = disjoint(_one_for_graphs(findings))
@@ -60,7 +63,7 @@ def analyze_session(session: Session, rules: Mapping[str, Rule], companion: Sess
         steps=[ReportStep(**vars(s)) for s in run.steps],
         findings=findings,
         rules=outcomes,
-        notes=[*run.trust.notes(), *run.work.notes(), *session.notes],
+        notes=[*run.trust.notes(), *run.work.notes(), *faults, *session.notes],
         facts=dict(session.facts),
         run=run,
         tables=all_tables(run) | run.floor.tables() | whole.tables() | taskqueue.tables(run),
@@ -68,7 +71,7 @@ def analyze_session(session: Session, rules: Mapping[str, Rule], companion: Sess
     return report
 
 
-def _run_rule(rule: Rule, run: Run) -> tuple[list[Finding], RuleOutcome]:
+def _run_rule(rule: Rule, run: Run, faults: Notes) -> tuple[list[Finding], RuleOutcome]:
     if reason := run.missing(rule.needs):
         return [], RuleOutcome(rule.code, rule.name, "not_analysable", reason)
     try:
@@ -77,7 +80,20 @@ def _run_rule(rule: Rule, run: Run) -> tuple[list[Finding], RuleOutcome]:
         return [], RuleOutcome(rule.code, rule.name, "not_analysable", f"does not apply: {error}")
     except NotAnalysable as error:
         return [], RuleOutcome(rule.code, rule.name, "not_analysable", str(error))
+    except Exception as error:  # noqa: BLE001 - one rule's fault must not cost the answers of the others
+        reason = on_fault(rule, error)
+        faults.add("rule-fault", "data_loss", f"{rule.code} {reason}; please report it")
+        return [], RuleOutcome(rule.code, rule.name, "not_analysable", reason)
     return found, RuleOutcome(rule.code, rule.name, "found" if found else "clean")
+
+
+def on_fault(rule: Rule, error: Exception) -> str:
+    """What to say where a rule, ours or another package's, failed on a recording."""
+    trace = traceback.extract_tb(error.__traceback__)
+    place = (
+        f"{trace[-1].filename.replace(chr(92), '/').rpartition('/')[2]}:{trace[-1].lineno}" if trace else "?"
+    )
+    return f"failed on this recording: {type(error).__name__}: {str(error)[:200]} ({place})"
 
 
 def _judged(finding: Finding, span_ns: int) -> Finding:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from stallscope.analyzers import engine
 from stallscope.analyzers.finding import (
     DeviceSummary,
     Evidence,
@@ -19,6 +21,7 @@ from stallscope.analyzers.finding import (
     Verdict,
     Where,
 )
+from stallscope.analyzers.registry import Rule
 from stallscope.profiler.notes import Note
 from stallscope.profiler.session import Session
 from support.lanes import timeline
@@ -34,6 +37,18 @@ def shared() -> Path:
     if not (folder / "traces" / "INDEX.tsv").is_file():
         pytest.skip(f"the collection of public traces is not here ({SHARED_VARIABLE}, else ../shared)")
     return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def faults_of_rules_are_raised() -> Iterator[None]:
+    """A user gets the other rules' answers where one fails; a test of ours must not pass over it."""
+
+    def raise_again(rule: Rule, error: Exception) -> str:
+        raise error
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "on_fault", raise_again)
+        yield
 
 
 DRAWING = """

@@ -1,0 +1,46 @@
+"""What the engine does with rules whatever they do."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from stallscope.analyzers import RULES, engine
+from stallscope.analyzers.finding import Finding
+from stallscope.analyzers.registry import Rule
+from stallscope.analyzers.run import Run
+from stallscope.profiler.session import Session
+
+on_fault = engine.on_fault  # as it is before the fixture that makes tests fail on a fault
+
+
+def failing(run: Run, limits: Any) -> Iterator[Finding]:
+    yield from ()
+    raise ZeroDivisionError("by " + "nothing " * 100)
+
+
+def test_a_rule_that_fails_costs_its_own_answer_only(
+    small_session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = engine.analyze_session(small_session, RULES)
+    broken: dict[str, Rule] = {**RULES, "LN401": dataclasses.replace(RULES["LN401"], check=failing)}
+    with pytest.raises(ZeroDivisionError):
+        engine.analyze_session(small_session, broken)
+
+    monkeypatch.setattr(engine, "on_fault", on_fault)
+    report = engine.analyze_session(small_session, broken)
+
+    outcome = next(r for r in report.rules if r.code == "LN401")
+    assert outcome.status == "not_analysable"
+    assert outcome.reason.startswith("failed on this recording: ZeroDivisionError: by nothing nothing")
+    assert outcome.reason.endswith(f"(test_engine.py:{failing.__code__.co_firstlineno + 2})")
+    assert len(outcome.reason) < 300
+    note = next(n for n in report.notes if n.code == "rule-fault")
+    assert note.severity == "data_loss"
+    assert note.text.startswith("LN401 failed")
+    others = [r for r in report.rules if r.code != "LN401"]
+    assert others == [r for r in whole.rules if r.code != "LN401"]
+    assert [f for f in whole.findings if f.code != "LN401"] == report.findings
