@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from stallscope.analyzers.finding import Finding
 from stallscope.analyzers.idle import Cause, IdleAccount
-from stallscope.analyzers.losses import Loss, amount, evidence, joined, losses, per_step, widest
+from stallscope.analyzers.losses import ONCE_TEXT, Loss, amount, evidence, joined, losses, per_step, widest
 from stallscope.analyzers.pricing import price, without_times
 from stallscope.analyzers.units import count, duration, share
 from stallscope.profiler import intervals
@@ -87,6 +87,7 @@ def _finding(
     }
     if len(places) > 1:
         facts["places"] = [{"place": x.place.text, "lost_ns": x.lost_ns} for x in places[:10]]
+    once = cause == Cause.ALLOCATOR and loss.is_once
     worth = price(run, loss.lost_ns, without_times(_times(run, loss, cause)))
     span = run.steady_span_ns(loss.account.view)
     others = ", ".join(f"{x.place.text} ({duration(x.lost_ns)})" for x in places[1:4])
@@ -96,12 +97,12 @@ def _finding(
         title=f"The device idles {amount(loss.lost_ns, facts, loss.phase)} {text.while_(loss)}",
         lost_ns=loss.lost_ns,
         recoverable_ns=worth.ns,
-        confidence="high" if loss.row >= 0 else "medium",
+        confidence="high" if loss.row >= 0 and not once else "medium",
         phase=loss.phase,
         where=loss.place.where(),
         detail=(
             f"{count(len(loss.gaps), 'gap')} of up to {duration(int(loss.gap_ns[0]))}, {share(loss.lost_ns, span)} of the device's "
-            f"time." + (f" Also in {others}." if others else "")
+            f"time." + (f" Also in {others}." if others else "") + (ONCE_TEXT if once else "")
         ),
         advice=text.advice,
         evidence=evidence(run, loss, text.label),

@@ -26,6 +26,9 @@ _NUMBER = re.compile(r"\d+")
 MOST_PLACES = 128
 """Places told apart; of more than this none is worth a finding."""
 
+ONCE = 0.9
+ONCE_TEXT = " Nearly all of it is one gap, so it may be a first use (a library that starts, memory that grows) and not come again."
+
 EVIDENCE = 5
 """Spans a finding shows at most; the longest ones."""
 
@@ -53,6 +56,11 @@ class Loss:
         """The phase that holds most of it; "" where none does."""
         name, most = max(self.by_phase.items(), key=lambda item: item[1], default=("", 0))
         return name if 10 * most >= 8 * self.lost_ns else ""
+
+    @property
+    def is_once(self) -> bool:
+        """Whether nearly all of it is one gap: something that happens once in the recording."""
+        return bool(len(self.gap_ns) and self.gap_ns[0] >= ONCE * self.lost_ns)
 
     @property
     def share(self) -> float:

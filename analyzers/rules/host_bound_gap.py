@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stallscope.analyzers.finding import Finding
-from stallscope.analyzers.losses import Loss, amount, evidence, losses, per_step, widest
+from stallscope.analyzers.losses import ONCE_TEXT, Loss, amount, evidence, losses, per_step, widest
 from stallscope.analyzers.pricing import price, without_stalls
 from stallscope.analyzers.registry import limit
 from stallscope.analyzers.units import count, duration, share
@@ -82,12 +82,17 @@ def _finding(run: Run, loss: Loss, devices: list[int]) -> Finding:
         title=f"The device idles {amount(loss.lost_ns, facts, loss.phase)} while the host is in {loss.place.text}",
         lost_ns=loss.lost_ns,
         recoverable_ns=worth.ns,
-        confidence="high" if loss.place.python else "medium",
+        confidence="low"
+        if loss.is_once and not loss.place.python
+        else "high"
+        if loss.place.python
+        else "medium",
         phase=loss.phase,
         where=loss.place.where(),
         detail=(
             f"{count(len(loss.gaps), 'gap')} of up to {duration(int(loss.gap_ns[0]))}, {share(loss.lost_ns, span)} of the device's "
             f"time. The launching thread was {_inside(loss)}; nothing else was queued."
+            f"{ONCE_TEXT if loss.is_once else ''}"
         ),
         advice="Take this work off the launching thread's path, or do it while the device is busy.",
         evidence=evidence(run, loss, "idle"),
