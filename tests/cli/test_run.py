@@ -89,6 +89,50 @@ SCRIPTS = {
         "        if name == 'subprocess':\n            print('looked for', name)\n\n\n"
         "sys.meta_path.insert(0, Finder())\nimport subprocess\nprint(subprocess.PIPE)\n"
     ),
+    "an exception in a thread": (
+        "import threading\n\n\ndef f():\n    raise ValueError('in thread')\n\n\n"
+        "t = threading.Thread(target=f, name='T')\nt.start()\nt.join()\nprint('ok')\n"
+    ),
+    "a daemon thread that never ends": (
+        "import threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\nprint('end')\n"
+    ),
+    "a thread that prints after the end": (
+        "import threading, time\n"
+        "threading.Thread(target=lambda: (time.sleep(0.2), print('late'))).start()\nprint('end')\n"
+    ),
+    "too deep": "def f(n):\n    return f(n + 1)\n\n\nf(0)\n",
+    "how deep it may go": (
+        "def f(n):\n    try:\n        return f(n + 1)\n    except RecursionError:\n        return n\n\n\nprint(f(0))\n"
+    ),
+    "pickles a class of its own": (
+        "import pickle\n\n\nclass A:\n    pass\n\n\nprint(pickle.dumps(A()), type(pickle.loads(pickle.dumps(A()))) is A)\n"
+    ),
+    "dies of a bad pointer": "import ctypes\nprint('x', flush=True)\nctypes.string_at(0)\n",
+    "profiles itself": (
+        "import cProfile, sys\np = cProfile.Profile()\np.enable()\nsum(range(9))\np.disable()\ncalls = []\n"
+        "sys.setprofile(lambda frame, event, arg: calls.append(event))\n(lambda: 0)()\nsys.setprofile(None)\nprint(calls)\n"
+    ),
+    "traces itself": (
+        "import sys\nseen = []\n\n\ndef trace(frame, event, arg):\n    seen.append((event, frame.f_code.co_name))\n"
+        "    return trace\n\n\nsys.settrace(trace)\n(lambda: 0)()\nsys.settrace(None)\nprint(seen)\n"
+    ),
+    "a signal handler of asyncio": (
+        "import asyncio, os, signal\n\n\nasync def main():\n    done = asyncio.Event()\n"
+        "    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, done.set)\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n    await done.wait()\n    print('heard')\n\n\nasyncio.run(main())\n"
+    ),
+    "closes all descriptors": "import os\nos.closerange(3, 256)\nprint('ok')\n",
+    "writes bytes and other scripts": (
+        "import sys\nprint('\\u00e9\\u4e2d\\U0001f600', flush=True)\nsys.stdout.buffer.write(b'\\x00\\x01')\n"
+    ),
+    "streams from a generator": (
+        "def tokens():\n    for i in range(5):\n        yield i\n\n\n"
+        "for token in tokens():\n    print(token, end=' ', flush=True)\n"
+    ),
+    "removes its own folder": (
+        "import os, tempfile\nfolder = tempfile.mkdtemp()\nos.chdir(folder)\nos.rmdir(folder)\nprint('gone')\n"
+    ),
+    "a syntax error": "def f(:\n",
 }
 ARGUMENTS = {"argparse": ["--force", "-o", "x", "--", "--html"]}
 STDIN = {"reads stdin": "a\nb\n", "input()": "ab\n"}
