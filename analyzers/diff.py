@@ -134,10 +134,12 @@ def _sentence(whole: Row, groups: tuple[Row, ...], unit: str, same: float) -> st
     if same < LEAST_SAME_WORK:
         return f"Only {100 * same:.0f} % of the kernel time is common to both: these are different programs"
     change = whole.delta_ns
+    if not change:
+        return f"No change: {duration(whole.before_ns)} a {unit} in both"
     word = "faster" if change < 0 else "slower"
     text = f"{duration(abs(change))} ({share(abs(change), whole.before_ns)}) {word} a {unit}"
     cause = next((g for g in groups if (g.delta_ns < 0) == (change < 0) and g.delta_ns), None)
-    if cause is None or not change:
+    if cause is None:
         return text
     less = "less" if cause.delta_ns < 0 else "more"
     return f"{text}: {duration(abs(cause.delta_ns))} {less} {cause.name}"

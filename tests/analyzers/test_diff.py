@@ -44,6 +44,13 @@ def test_the_cause_that_went_is_named() -> None:
     assert "150 us" in found.text and "faster a step" in found.text and "less launch overhead" in found.text
 
 
+def test_the_same_run_twice_has_not_changed() -> None:
+    found = difference(run(100), run(100))
+
+    assert found.text.startswith("No change: ")
+    assert found.text.endswith(" a step in both")
+
+
 def test_the_other_way_round_is_slower() -> None:
     found = difference(run(100), run(300))
 
