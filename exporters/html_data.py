@@ -543,8 +543,11 @@ def _of_events(store: ArgStore, keys: list[str], sources: npt.NDArray[Any], even
     wanted_key[[store.keys.index(k) for k in keys]] = True
     wanted = np.zeros(events, bool)
     wanted[sources] = True
-    at = np.flatnonzero(wanted_key.take(store.key))
-    at = at[wanted.take(store.event[at])]
+    found = [np.zeros(0, np.intp)]
+    for low in range(0, len(store), 1 << 18):  # a store may hold a hundred million
+        some = np.flatnonzero(wanted_key.take(store.key[low : low + (1 << 18)])) + low
+        found.append(some[wanted.take(store.event[some])])
+    at = np.concatenate(found)
     return ArgStore(
         store.strings, store.keys, store.event[at], store.key[at], store.tag[at], store.value[at], store.spill
     )

@@ -14,6 +14,9 @@ from stallscope.profiler import kernels
 Int64 = npt.NDArray[np.int64]
 IntervalSet = tuple[Int64, Int64]
 
+_BLOCK = 1 << 17
+"""Points looked at at once: what is computed on the way stays small, and in the cache."""
+
 EMPTY: IntervalSet = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
 
 
@@ -82,6 +85,9 @@ def contains(a: IntervalSet, points: npt.NDArray[np.int64]) -> npt.NDArray[np.bo
     """Whether each point lies inside the set."""
     if len(a[0]) == 0:
         return np.zeros(len(points), dtype=bool)
-    i = np.searchsorted(a[0], points, side="right") - 1
-    inside: npt.NDArray[np.bool_] = (i >= 0) & (points < a[1][np.maximum(i, 0)])
+    inside = np.zeros(len(points), dtype=bool)
+    for low in range(0, len(points), _BLOCK):
+        some = points[low : low + _BLOCK]
+        i = np.searchsorted(a[0], some, side="right") - 1
+        inside[low : low + _BLOCK] = (i >= 0) & (some < a[1][np.maximum(i, 0)])
     return inside

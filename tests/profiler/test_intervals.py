@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -84,3 +85,9 @@ def test_complement_and_gaps_fill_the_rest(pairs: list[tuple[int, int]]) -> None
     assert np.array_equal(drawn(rest), ~picture(pairs))
     if len(a[0]):
         assert intervals.length(intervals.gaps(a)) == int(a[1][-1] - a[0][0]) - intervals.length(a)
+
+
+def test_points_are_looked_up_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intervals, "_BLOCK", 3)
+    inside = intervals.contains((np.array([2, 6]), np.array([4, 7])), np.arange(8))
+    assert inside.tolist() == [False, False, True, True, False, False, True, False]
