@@ -53,7 +53,7 @@ def together(run: Run, findings: Sequence[Finding]) -> tuple[list[Finding], Toge
         kernels = _is_kernels(finding)
         mine = min(adds[at], room[kernels], whole)
         adds[at], room[kernels], whole = mine, room[kernels] - mine, whole - mine
-    out = [_told(finding, ns) for finding, ns in zip(findings, adds, strict=True)]
+    out = [_told(finding, ns, at > 0) for at, (finding, ns) in enumerate(zip(findings, adds, strict=True))]
     return out, Together(len(out), sum(f.recoverable_ns for f in findings), sum(adds))
 
 
@@ -83,10 +83,10 @@ def _is_kernels(finding: Finding) -> bool:
     return finding.facts.get("priced_by") == "kernel time" or not finding.code.startswith(WAITING)
 
 
-def _told(finding: Finding, adds_ns: int) -> Finding:
-    """The finding with its share of the whole, and a sentence where that is less than its own gain."""
+def _told(finding: Finding, adds_ns: int, has_above: bool) -> Finding:
+    """The finding with its share of the whole, and a sentence where findings above have some of its gain."""
     detail = finding.detail
-    if adds_ns < finding.recoverable_ns:
+    if has_above and adds_ns < finding.recoverable_ns:
         detail = f"{detail} Of what it is worth, {duration(finding.recoverable_ns - adds_ns)} are counted in findings above."
     return dataclasses.replace(finding, detail=detail, facts=finding.facts | {"adds_ns": adds_ns})
 

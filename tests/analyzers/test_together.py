@@ -51,6 +51,13 @@ def test_gains_in_the_same_time_are_not_added() -> None:
     assert told[1].detail == "d. Of what it is worth, 196 us are counted in findings above."
 
 
+def test_a_first_finding_speaks_of_none_above_it() -> None:
+    run = Run(timeline(PYTHON_BETWEEN))
+    [told], _ = together(run, [finding(900_000, cut(run, 5, 305))])
+    assert told.facts["adds_ns"] < 900_000
+    assert told.detail == "d."
+
+
 def test_gains_that_do_not_meet_are_added() -> None:
     run = Run(timeline(PYTHON_BETWEEN))
     one, two = cut(run, 5, 105), cut(run, 205, 305)
