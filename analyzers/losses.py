@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from stallscope.analyzers.run import Run
 
 Rows = npt.NDArray[np.intp]
-_NUMBER = re.compile(r"\d+")
-
 MOST_PLACES = 128
 """Places told apart; of more than this none is worth a finding."""
 
@@ -104,8 +101,8 @@ def losses(
 
 
 def place_keys(run: Run, rows: Rows) -> list[Rows]:
-    """Name codes of user frame, where there is none of the operator, and where there is none of the range (ranges that
-    differ in numbers alone, as those of steps do, are one place). Shape (p,) each."""
+    """Name codes of user frame, where there is none of the operator, and where there is neither of the range. Shape (p,)
+    each. An operator in numbered steps is one place; what is known by its step alone stays apart: that is no place."""
     places, name = run.places, run.timeline.spans.name
     at, first = kernels.group(rows)
     distinct = rows[first]
@@ -114,18 +111,7 @@ def place_keys(run: Run, rows: Rows) -> list[Rows]:
         found = find(distinct)
         parts.append(np.where(~has & (found >= 0), name[np.maximum(found, 0)], -1).astype(np.intp))
         has |= found >= 0
-    parts[2] = _without_numbers(run, parts[2])
     return [p[at] for p in parts]
-
-
-def _without_numbers(run: Run, codes: Rows) -> Rows:
-    """Of names that differ in numbers alone, the code of the first for all. -1 stays."""
-    same: dict[str, int] = {"": -1}
-    texts = {
-        c: _NUMBER.sub("#", run.timeline.strings[c]) if c >= 0 else "" for c in np.unique(codes).tolist()
-    }
-    firsts = {c: same.setdefault(text, c) for c, text in texts.items()}
-    return np.array([firsts[c] for c in codes.tolist()], np.intp)
 
 
 def _loss(run: Run, account: IdleAccount, mine: Rows, row: int) -> Loss:
