@@ -38,6 +38,8 @@ CALLS: dict[str, str] = {
 DTYPES = {"bf16": "DT_BF16", "fp16": "FLOAT16", "fp32": "FLOAT", "int64": "INT64", "int32": "INT32",
           "bool": "BOOL", "fp64": "DOUBLE", "int8": "INT8"}  # fmt: skip
 STREAMS = {7: 2, 20: 5}
+LAUNCH_AT_NS = 2_000
+"""How long after the library's call the launch in it begins, at most."""
 
 
 @dataclass
@@ -214,7 +216,8 @@ def _calls(view: View, rows: list[HostRow]) -> dict[int, int]:
                 continue
             number += 1
             span = row.end_ns - row.start_ns
-            start, end = row.start_ns + span // 5, row.end_ns - span // 8
+            # the model submits as the call begins: no task may start before its launch
+            start, end = row.start_ns + min(span // 5, LAUNCH_AT_NS), row.end_ns - span // 8
             collective = isinstance(kernel, Kernel) and kernel.role == "collective"
             level, inner = (COMMUNICATION, "Launch_Ffts") if collective else (NODE, "launch")
             item = kernel.name if isinstance(kernel, Kernel) and not collective else inner

@@ -458,3 +458,11 @@ def test_graphing_each_step_is_predicted_on_gpus_and_behind_a_task_queue(form: F
     model = WhatIf(Run(load(write(case, form, tmp_path))))
     predicted = model.predict("as graphs", model.graph_steps()).gain_ns
     assert predicted == pytest.approx(case.gain_ns(chip_for(case, form)), rel=WORST_TARGET)
+
+
+@pytest.mark.parametrize("form", ["kineto", "ascend-text"])
+def test_no_written_kernel_starts_before_its_launch(form: Form, tmp_path: Path) -> None:
+    """A slow host makes long calls, and the model submits as they begin."""
+    run = Run(load(write(CASES["p07-dispatch-slow-host"], form, tmp_path)))
+    (clocks,) = [check for check in run.trust.checks if check.name == "clocks"]
+    assert (clocks.state, clocks.value) == ("ok", 0)
