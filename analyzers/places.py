@@ -24,6 +24,9 @@ Rows = npt.NDArray[np.intp]
 FEW_LAUNCHES = 8
 """An operator that starts more kernels than this is a part of a model, not a call for a value."""
 
+PROFILER_STEP = "ProfilerStep#"
+"""How the ranges of profiler steps begin, whatever kind a source gives them."""
+
 SAMPLE_SUFFIX = ": Python samples"
 """What the name of a track with stack samples ends with."""
 
@@ -41,7 +44,9 @@ class Place:
         """The most telling name, short."""
         if self.python:
             return short_place(self.python)
-        return self.operator or self.annotation or "code that left no record"
+        # the whole step of a profiler says when and not where
+        named = "" if self.annotation.startswith(PROFILER_STEP) else self.annotation
+        return self.operator or named or "code that left no record"
 
     def where(self, kernel: str = "") -> Where:
         return Where(python=self.python, operator=self.operator or self.annotation, kernel=kernel)
@@ -134,7 +139,7 @@ class Places:
     def _is_step(self) -> npt.NDArray[np.bool_]:
         """Ranges of profiler steps that a source (Kineto up to torch 1.9) wrote among the operators. Shape (n,)."""
         return self.timeline.match_names(
-            lambda n: n.startswith("ProfilerStep#"), self.timeline.of_kind(Kind.OPERATOR)
+            lambda n: n.startswith(PROFILER_STEP), self.timeline.of_kind(Kind.OPERATOR)
         )
 
     @cached_property

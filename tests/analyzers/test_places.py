@@ -33,3 +33,14 @@ def test_the_frame_of_an_operator_and_of_its_kernel(names: tuple[str, ...], expe
     rows = {run.timeline.name(r): r for r in range(len(run.timeline))}
     assert run.places.place(rows["aten::mm"]).python == expected
     assert run.python_of(rows["gemm"]) == expected
+
+
+def test_a_profiler_step_is_no_operator_and_no_place() -> None:
+    found = timeline("host op:ProfilerStep#3@0..100 op:aten::mm@10..20 rt:cudaLaunchKernel@12..14")
+    rows = {found.timeline.name(r): r for r in range(len(found.timeline))}
+    places = Run(found).places
+
+    inner = places.place(rows["aten::mm"])
+    assert (inner.operator, inner.annotation) == ("aten::mm", "ProfilerStep#3")
+    whole = places.place(rows["ProfilerStep#3"])
+    assert whole.operator == "" and whole.text == "code that left no record"
