@@ -12,6 +12,7 @@ from stallscope.analyzers import backpressure
 from stallscope.analyzers.idle import IDLE_CLASSES, Cause, IdleAccount
 from stallscope.analyzers.losses import losses
 from stallscope.analyzers.phases import PhaseSeries
+from stallscope.analyzers.verdict import step_time_ns
 from stallscope.profiler import intervals, kernels
 from stallscope.profiler.kinds import Kind
 from stallscope.profiler.timeline import Int64
@@ -58,6 +59,7 @@ def _phase(run: Run, series: PhaseSeries) -> Row:
         "steps": len(series.steps),
         "warm_up_steps": series.warm_up,
         "total_ns": int(series.length_ns.sum()),
+        "step_time_ns": step_time_ns(run, series),
         "median_ns": median,
         "p99_ns": int(np.quantile(steady, 0.99)),
         "min_ns": int(steady.min()),

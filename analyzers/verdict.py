@@ -163,8 +163,7 @@ def _step(run: Run, phase: str) -> str:
     head = ", ".join(x for x in (name, batch) if x)
     told = run.floor.of(series.phase)
     floor = f", floor {duration(told.floor_ns)}" if told is not None and told.speaks and told.floor_ns else ""
-    period = told.measured_ns if told is not None else period_ns(run, series)
-    text = f"{duration(period)} a step{floor}; "
+    text = f"{duration(step_time_ns(run, series))} a step{floor}; "
     return f"{head}: {text}" if head else text
 
 
@@ -177,6 +176,12 @@ def _main_series(run: Run) -> PhaseSeries | None:
         return series.phase != "other" and len(series.steady_ns) >= 2, busy, int(series.length_ns.sum())
 
     return max(run.series, key=weight, default=None)
+
+
+def step_time_ns(run: Run, series: PhaseSeries) -> int:
+    """What one step of a phase takes: on the device where its work is known, else from step to step."""
+    told = run.floor.of(series.phase)
+    return told.measured_ns if told is not None else period_ns(run, series)
 
 
 def period_ns(run: Run, series: PhaseSeries) -> int:

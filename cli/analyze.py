@@ -15,6 +15,7 @@ from stallscope.cli.options import (
     output_options,
     progress,
     rule_options,
+    stdout_console,
     stem,
 )
 from stallscope.profiler.errors import InputError, StallscopeError
@@ -116,11 +117,9 @@ def _work(path: Path, outputs: Outputs, rules: Any, options: dict[str, Any]) -> 
 
 
 def _print(session: Any, report: Any, written: list[tuple[str, Path]]) -> None:
-    from rich.console import Console
-
     from stallscope.exporters import terminal
 
-    terminal.render(session, report, Console(highlight=False))
+    terminal.render(session, report, stdout_console())
     for what, where in written:
         click.echo(f"{what}: {where}")
 

@@ -1,11 +1,12 @@
 """The `stallscope` command: a table of subcommands, each imported only when it is used.
 
 Exit codes: 0 done; 1 a finding at or over `--fail-on`; 2 unusable input or options, or output that cannot be
-written; 130 interrupted; `run` ends with the target's own status.
+written; 130 interrupted; 141 the reader of the output went away (`| head`); `run` ends with the target's own status.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from typing import Any
@@ -33,6 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 
 INTERRUPTED = 130
+READER_GONE = 141
 """As shells report a program that Ctrl-C ended."""
 
 
@@ -59,7 +61,9 @@ class LazyGroup(click.Group):
             click.echo(f"stallscope: {error}", err=True)
             ctx.exit(error.exit_code)
         except BrokenPipeError:
-            raise  # the reader of our output went away; click ends quietly
+            # the reader of our output went away; what is still buffered must not raise again at the end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            ctx.exit(READER_GONE)
         except KeyboardInterrupt:
             click.echo("stallscope: interrupted", err=True)
             ctx.exit(INTERRUPTED)

@@ -56,6 +56,17 @@ def rule_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def stdout_console() -> Console:
+    """Where a report is printed. That its reader went away is told to the command, which ends on it."""
+    from rich.console import Console
+
+    class Printer(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
+
+    return Printer(highlight=False)
+
+
 def stderr_console() -> Console:
     from rich.console import Console
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from stallscope.cli.options import check_output, choose_rules, progress, rule_options, stem
+from stallscope.cli.options import check_output, choose_rules, progress, rule_options, stdout_console, stem
 from stallscope.profiler.errors import OptionError
 
 
@@ -42,9 +42,7 @@ def command(path: str, output: str | None, force: bool, select: tuple[str, ...],
         if target is not None:
             (html if target.suffix == ".html" else json_report).export(session, report, target)
     if target is None:
-        from rich.console import Console
-
-        terminal.render(session, report, Console(highlight=False))
+        terminal.render(session, report, stdout_console())
     else:
         click.echo(f"report: {target}")
     click.get_current_context().exit(fail_status(report, fail_on))

@@ -252,7 +252,9 @@ def phases(report: Report) -> Markup | None:
     rows = [r for r in report.tables.get("phases", []) if "median_ns" in r] or phase_rows(report.steps)
     if not rows:
         return None
-    names = [("phase", "phase"), ("steps", "steps"), ("median_ns", "median"), ("p99_ns", "p99")]
+    times = [("step_time_ns", "a step"), ("median_ns", "host median"), ("p99_ns", "host p99")]
+    times = [(key, text) for key, text in times if any(key in r for r in rows)]
+    names = [("phase", "phase"), ("steps", "steps"), *times]
     head = el(
         "tr", [el("th", text, scope="col", class_=None if key == "phase" else "num") for key, text in names]
     )
@@ -263,7 +265,7 @@ def phases(report: Report) -> Markup | None:
             el("th", str(row.get("phase") or "no phase"), scope="row"),
             el("td", count_text(count), class_="num"),
         ]
-        cells += [el("td", time_text(row.get(k)), class_="num") for k in ("median_ns", "p99_ns")]
+        cells += [el("td", time_text(row.get(k)), class_="num") for k, _ in times]
         body.append(el("tr", cells))
     table = el("table", [el("thead", head), el("tbody", body)], class_="plain")
     return el("div", [el("h2", "Steps"), table], class_="card")

@@ -11,7 +11,7 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stallscope.analyzers.finding import DeviceSummary, Finding, Report, Step
+from stallscope.analyzers.finding import DeviceSummary, Finding, Report
 from stallscope.analyzers.units import duration, share
 from stallscope.exporters.base import one_line, short_kernel, writing
 from stallscope.profiler.notes import Note
@@ -54,7 +54,7 @@ def render(session: Session, report: Report, console: Console, *, next_steps: Se
     _head(page, session, report)
     _devices(page, report)
     _findings(page, report)
-    _steps(page, report.steps)
+    _steps(page, report)
     _kernels(page, report)
     _rules(page, report)
     _notes(page, report.notes)
@@ -218,21 +218,24 @@ def _finding(page: _Page, number: int, finding: Finding, whole_ns: int) -> None:
     page.show(body)
 
 
-def _steps(page: _Page, steps: Sequence[Step]) -> None:
+def _steps(page: _Page, report: Report) -> None:
+    """Lengths on the host; "a step" is what the verdict speaks of."""
     phases: dict[str, list[int]] = {}
-    for step in steps:
+    for step in report.steps:
         phases.setdefault(step.phase or step.name, []).append(step.dur_ns)
     if not phases:
         return
+    times = {row["phase"]: row["step_time_ns"] for row in report.tables.get("phases", ())}
     page.heading("Steps")
-    table = page.grid("lrrrr")
-    page.row(table, "phase", "count", "median", "p99", "total", style="dim")
+    table = page.grid("lrrrrr")
+    page.row(table, "phase", "count", "a step", "host median", "host p99", "host total", style="dim")
     by_total = sorted(phases.items(), key=lambda p: (-sum(p[1]), p[0]))
     for phase, lengths in by_total[:MAX_PHASES]:
         page.row(
             table,
             page.text(phase[:32], cut=True),
             str(len(lengths)),
+            duration(times[phase]) if phase in times else "",
             duration(quantile(lengths, 0.5)),
             duration(quantile(lengths, 0.99)),
             duration(sum(lengths)),

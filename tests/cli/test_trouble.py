@@ -155,3 +155,17 @@ def test_ctrl_c_ends_an_analysis_with_one_line(here: Path) -> None:
 
     assert child.returncode == 130
     assert err == "stallscope: interrupted\n"
+
+
+@pytest.mark.parametrize("command", [["analyze", "good.json"], ["report", "good.json"], ["explain", "HB101"]])
+def test_a_reader_that_went_away_is_no_finding(command: list[str], here: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        code = "from stallscope.cli.main import main\nmain()\n"
+        done = subprocess.run([sys.executable, "-c", code, *command], check=False, stdout=write,
+                              stderr=subprocess.PIPE, text=True)  # fmt: skip
+    finally:
+        os.close(write)
+
+    assert (done.returncode, done.stderr) == (141, "")

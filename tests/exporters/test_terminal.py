@@ -28,6 +28,15 @@ def shown(session: Session, report: Report, width: int = 80) -> str:
     return "\n".join(line.rstrip() for line in page.getvalue().splitlines()) + "\n"
 
 
+def test_steps_show_the_time_that_the_verdict_speaks_of(small_session: Session) -> None:
+    report = analyze(small_session)
+    row = next(r for r in report.tables["phases"] if r["phase"] == "decode")
+    assert row["step_time_ns"] == 100_000  # from the start of one step to the next; the shorter one lasts 50 us
+    assert "a step" in report.verdict.text
+    line = next(x for x in shown(small_session, report).splitlines() if x.startswith("  decode"))
+    assert line.split()[1:6] == ["2", "100", "us", "50.0", "us"]
+
+
 def test_the_page_equals_its_snapshot(small_session: Session, small_report: Report) -> None:
     text = shown(small_session, small_report)
     assert text.replace(text.splitlines()[0], text.splitlines()[0].replace("0.1.0", "VERSION")) == (
