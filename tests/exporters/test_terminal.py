@@ -31,7 +31,9 @@ def shown(session: Session, report: Report, width: int = 80) -> str:
 def test_steps_show_the_time_that_the_verdict_speaks_of(small_session: Session) -> None:
     report = analyze(small_session)
     row = next(r for r in report.tables["phases"] if r["phase"] == "decode")
-    assert row["step_time_ns"] == 100_000  # from the start of one step to the next; the shorter one lasts 50 us
+    assert (
+        row["step_time_ns"] == 100_000
+    )  # from the start of one step to the next; the shorter one lasts 50 us
     assert "a step" in report.verdict.text
     line = next(x for x in shown(small_session, report).splitlines() if x.startswith("  decode"))
     assert line.split()[1:6] == ["2", "100", "us", "50.0", "us"]
