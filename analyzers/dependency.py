@@ -53,7 +53,7 @@ class StreamWaits:
     def _idle(self) -> tuple[Rows, Int64]:
         pieces = self.account.pieces
         mine = np.flatnonzero(pieces.cause == Cause.DEPENDENCY)
-        return self.view.gaps.ended_by[pieces.gap[mine]].astype(np.intp), pieces.dur_ns[mine]
+        return self.view.gaps.ended_by[pieces.gap[mine]].astype(np.intp), pieces.lengths(mine)
 
     def _behind_copies(self) -> tuple[Rows, Int64, Rows]:
         """Kernels launched before an exposed, non-blocking copy of another stream ended, and started as it did."""

@@ -31,7 +31,7 @@ from stallscope.profiler.device import (
 from stallscope.profiler.intervals import IntervalSet
 from stallscope.profiler.kinds import Kind
 from stallscope.profiler.links import submitters
-from stallscope.profiler.timeline import Bool, Int64
+from stallscope.profiler.timeline import Bool, Int32, Int64
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run
@@ -114,15 +114,19 @@ class Pieces:
 
     start_ns: Int64
     end_ns: Int64
-    gap: Rows
+    gap: Int32
     activity: npt.NDArray[np.int8]
     cause: npt.NDArray[np.int8]
-    row: Rows
-    block: Rows
+    row: Int32
+    block: Int32
 
-    @cached_property
+    @property
     def dur_ns(self) -> Int64:
         return self.end_ns - self.start_ns
+
+    def lengths(self, chosen: npt.NDArray[Any]) -> Int64:
+        """The lengths of some pieces, by index or mask."""
+        return np.asarray(self.end_ns[chosen] - self.start_ns[chosen], np.int64)
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -191,7 +195,7 @@ class IdleAccount:
     def pieces(self) -> Pieces:
         parts: list[list[Any]] = [list(p) for p in (self._whole_gaps(), *self._host_parts())]
         columns: list[Any] = []
-        for i, kind in enumerate((np.int64, np.int64, np.intp, np.int8, np.intp)):
+        for i, kind in enumerate((np.int64, np.int64, np.int32, np.int8, np.int32)):
             # a busy recording has millions of pieces: each part goes as it is joined
             columns.append(np.concatenate([p[i] for p in parts], dtype=kind, casting="unsafe"))
             for p in parts:
@@ -350,7 +354,10 @@ class IdleAccount:
 
 
 def cut(
-    segments: tuple[Int64, Int64, Rows], start: Int64, end: Int64, borders: Int64
+    segments: tuple[Int64, Int64, npt.NDArray[np.signedinteger[Any]]],
+    start: Int64,
+    end: Int64,
+    borders: Int64,
 ) -> tuple[Rows, Int64, Int64, Rows]:
     """Cut disjoint spans [start, end) at the ends of disjoint segments, and at further borders.
 
@@ -434,7 +441,7 @@ def _split(account: IdleAccount, columns: list[Any], taken: Int64, block: Rows) 
         claimed = claimed[at] & ~rest
         gap, activity, row = gap[at], activity[at], row[at]
     waits = np.isin(activity, [int(Cause.SYNC), int(Cause.BLOCKING_COPY)])
-    blamed = np.where(claimed | waits, block[gap], -1)
+    blamed = np.where(claimed | waits, block[gap], -1).astype(np.int32)
     is_copy = np.zeros(len(gap), bool)
     for track in np.unique(account.track[gap[blamed >= 0]]).tolist():
         mine = (account.track[gap] == track) & (blamed >= 0)

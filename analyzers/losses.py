@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from stallscope.analyzers.run import Run
 
 Rows = npt.NDArray[np.intp]
+AnyRows = npt.NDArray[np.signedinteger[Any]]
 MOST_PLACES = 128
 """Places told apart; of more than this none is worth a finding."""
 
@@ -69,7 +70,7 @@ def losses(
     run: Run,
     account: IdleAccount,
     mask: npt.NDArray[np.bool_],
-    rows: Rows,
+    rows: AnyRows,
     keys: Sequence[Rows] | None = None,
     *,
     steady: bool = True,
@@ -90,17 +91,17 @@ def losses(
     label, _ = kernels.group(*parts)
     order = np.argsort(label, kind="stable")
     heads = np.flatnonzero(np.append(True, np.diff(label[order]) != 0))
-    sums = np.add.reduceat(pieces.dur_ns[chosen[order]], heads)
+    sums = np.add.reduceat(pieces.lengths(chosen[order]), heads)
     bounds = np.append(heads, len(order))
     out = []
     for k in np.argsort(-sums, kind="stable")[:most].tolist():
         mine = chosen[order[bounds[k] : bounds[k + 1]]]
-        longest = mine[int(np.argmax(pieces.dur_ns[mine]))]
+        longest = mine[int(np.argmax(pieces.lengths(mine)))]
         out.append(_loss(run, account, mine, int(rows[longest])))
     return out
 
 
-def place_keys(run: Run, rows: Rows) -> list[Rows]:
+def place_keys(run: Run, rows: AnyRows) -> list[Rows]:
     """Name codes of user frame, where there is none of the operator, and where there is neither of the range. Shape (p,)
     each. An operator in numbered steps is one place; what is known by its step alone stays apart: that is no place."""
     places, name = run.places, run.timeline.spans.name
@@ -118,8 +119,8 @@ def _loss(run: Run, account: IdleAccount, mine: Rows, row: int) -> Loss:
     pieces = account.pieces
     by_gap = mine[np.argsort(pieces.gap[mine], kind="stable")]
     heads = np.flatnonzero(np.append(True, np.diff(pieces.gap[by_gap]) != 0))
-    gaps = pieces.gap[by_gap[heads]]
-    lengths = np.add.reduceat(pieces.dur_ns[by_gap], heads)
+    gaps = pieces.gap[by_gap[heads]].astype(np.intp)
+    lengths = np.add.reduceat(pieces.lengths(by_gap), heads)
     order = np.argsort(-lengths, kind="stable")
     phase, names = run.phase_codes(account.host_end_ns[gaps])
     by_phase: dict[str, int] = {}

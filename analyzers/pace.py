@@ -80,7 +80,7 @@ class Pace:
             end, pieces.gap[work], np.minimum(pieces.end_ns, self.account.host_end_ns[pieces.gap])[work]
         )
         # from the longest piece of each gap upwards
-        order = work[np.lexsort((pieces.dur_ns[work], pieces.gap[work]))]
+        order = work[np.lexsort((pieces.lengths(work), pieces.gap[work]))]
         last = np.append(pieces.gap[order][1:] != pieces.gap[order][:-1], True)
         longest = order[last]
         gap = pieces.gap[longest]
@@ -97,5 +97,5 @@ class Pace:
         seen, unseen = (np.zeros(len(self.account.view.gaps), np.int64) for _ in range(2))
         for sums, mine in ((seen, pieces.row >= 0), (unseen, pieces.row < 0)):
             mine = mine & self.is_work
-            np.add.at(sums, pieces.gap[mine], pieces.dur_ns[mine])
+            np.add.at(sums, pieces.gap[mine], pieces.lengths(mine))
         return unseen > seen

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ from stallscope.profiler.kinds import Kind
 from stallscope.profiler.timeline import Int32, Int64, Timeline
 
 Rows = npt.NDArray[np.intp]
+AnyRows = npt.NDArray[np.signedinteger[Any]]
 
 FEW_LAUNCHES = 8
 """An operator that starts more kernels than this is a part of a model, not a call for a value."""
@@ -59,7 +61,7 @@ class Places:
         self.timeline = timeline
         self._samples: dict[int, Segments] = {}
 
-    def nearest(self, rows: Rows, mask: npt.NDArray[np.bool_]) -> Rows:
+    def nearest(self, rows: AnyRows, mask: npt.NDArray[np.bool_]) -> Rows:
         """For each row (-1 allowed) itself or its nearest ancestor inside `mask`, else -1."""
         return kernels.nearest(self.above, mask, rows).astype(np.intp, copy=False)
 
@@ -103,7 +105,7 @@ class Places:
             self._samples[at] = flatten(self.timeline, at)
         return self._samples[at]
 
-    def _sampled(self, rows: Rows) -> Rows:
+    def _sampled(self, rows: AnyRows) -> Rows:
         """The innermost sampled frame of the same thread in the middle of each row, else -1."""
         spans = self.timeline.spans
         out = np.full(len(rows), -1, np.intp)
@@ -147,7 +149,7 @@ class Places:
         """Python rows that, when innermost, wait for something outside their thread. Shape (n,)."""
         return self.timeline.match_names(is_waiting_frame, self.is_python)
 
-    def user_frames(self, rows: Rows) -> Rows:
+    def user_frames(self, rows: AnyRows) -> Rows:
         """The nearest user frame; where there is none, the nearest of any code with a file and a line; where there
         is none either, the nearest at all (a built-in, a module); else -1."""
         user = self.nearest(rows, self.is_user)
@@ -163,10 +165,10 @@ class Places:
             lost = lost[user[lost] < 0]
         return user
 
-    def operators(self, rows: Rows) -> Rows:
+    def operators(self, rows: AnyRows) -> Rows:
         return self.nearest(rows, self.is_operator)
 
-    def outer_operators(self, rows: Rows) -> Rows:
+    def outer_operators(self, rows: AnyRows) -> Rows:
         """The outermost operator of the unbroken run of operators around each row, else -1."""
         at = self.operators(rows)
         parent = self.timeline.spans.parent
@@ -177,7 +179,7 @@ class Places:
                 return at
             at = np.where(climbs, up, at)
 
-    def calling_operators(self, rows: Rows) -> Rows:
+    def calling_operators(self, rows: AnyRows) -> Rows:
         """The operator that a program called and that did the work of each row: the outermost of the unbroken run of
         operators around it that starts only a few kernels. What is around that (a step, a compiled region, a
         function of the autograd engine, a module) is no operator a program calls for its value. -1 for none.
@@ -201,10 +203,10 @@ class Places:
         return np.asarray(self.is_operator & named & (self._launches_inside <= FEW_LAUNCHES), np.bool_)
 
     @cached_property
-    def _launches_inside(self) -> Int64:
+    def _launches_inside(self) -> Int32:
         """How many kernel launches each host row holds, by correlation of work on the device. Shape (n,)."""
         spans = self.timeline.spans
-        out = np.zeros(len(spans), np.int64)
+        out = np.zeros(len(spans), np.int32)
         at = kernels.distinct(spans.launch_row[self.timeline.rows(Kind.KERNEL)])
         at = at[at >= 0].astype(np.intp)
         while len(at):
@@ -213,7 +215,7 @@ class Places:
             at = at[at >= 0]
         return out
 
-    def annotations(self, rows: Rows) -> Rows:
+    def annotations(self, rows: AnyRows) -> Rows:
         return self.nearest(rows, self.is_annotation)
 
     def name(self, row: int) -> str:
@@ -228,7 +230,7 @@ class Places:
             self.name(int(self.annotations(one)[0])),
         )
 
-    def covering(self, rows: Rows, start_ns: Int64, end_ns: Int64, share: float) -> Rows:
+    def covering(self, rows: AnyRows, start_ns: Int64, end_ns: Int64, share: float) -> Rows:
         """The deepest span (itself or an ancestor of each row) that covers `share` of [start, end); else -1."""
         spans = self.timeline.spans
         at = np.asarray(rows, np.intp).copy()

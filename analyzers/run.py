@@ -303,7 +303,7 @@ class Run:
         return out
 
     @cached_property
-    def copy_waiters(self) -> npt.NDArray[np.intp]:
+    def copy_waiters(self) -> Int32:
         """For each copy the host row that waits for it (`waits.copy_waiters`). Shape (n,)."""
         return waits.copy_waiters(self)
 

@@ -161,7 +161,7 @@ def _claimed_idle(run: Run) -> dict[tuple[int, int], int]:
         )
         distinct, at = np.unique(keys, axis=1, return_inverse=True)
         sums = np.zeros(distinct.shape[1], np.int64)
-        np.add.at(sums, np.asarray(at).reshape(-1), pieces.dur_ns[mine])
+        np.add.at(sums, np.asarray(at).reshape(-1), pieces.lengths(mine))
         for (track, block), ns in zip(distinct.T.tolist(), sums.tolist(), strict=True):
             out[track, block] = max(out.get((track, block), 0), ns)
     return out

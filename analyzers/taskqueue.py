@@ -139,7 +139,7 @@ class TaskQueue:
         mine = np.flatnonzero((self.side[pieces.gap] == CALLING) & (pieces.row >= 0))
         codes, at = np.unique(name[pieces.row[mine]], return_inverse=True)
         sums = np.zeros(len(codes), np.int64)
-        np.add.at(sums, np.asarray(at).reshape(-1), pieces.dur_ns[mine])
+        np.add.at(sums, np.asarray(at).reshape(-1), pieces.lengths(mine))
         order = np.argsort(-sums, kind="stable")
         return [(self.run.timeline.strings[int(codes[i])], int(sums[i])) for i in order]
 

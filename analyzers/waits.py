@@ -18,7 +18,7 @@ import numpy.typing as npt
 from stallscope.profiler import kinds
 from stallscope.profiler.kinds import Kind
 from stallscope.profiler.links import submitters
-from stallscope.profiler.timeline import Bool, Int64
+from stallscope.profiler.timeline import Bool, Int32, Int64
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run
@@ -207,18 +207,18 @@ def is_wait(run: Run) -> Bool:
     return (run.is_sync | blocking | covers) & ~run.is_profiler_sync
 
 
-def copy_waiters(run: Run) -> Rows:
+def copy_waiters(run: Run) -> Int32:
     """For each copy the host row that waits for it: the call that started it, or, where that returns at once (or a
     task queue makes it on another thread), the synchronising call that its operator makes next: what `tensor.to(device)`
     does on an NPU. Shape (n,), -1 for what is no copy or was not started by a known call."""
     timeline, spans = run.timeline, run.timeline.spans
     copies = timeline.rows(Kind.MEMCPY)
     copies = copies[spans.launch_row[copies] >= 0]
-    out = np.full(len(spans), -1, np.intp)
+    out = np.full(len(spans), -1, np.int32)
     out[copies] = spans.launch_row[copies]
     own = spans.end_ns[out[copies]] >= spans.end_ns[copies]
     copies = copies[~own & (spans.dur_ns[copies] >= COPY_NS)]
-    asked = submitters(spans, out[copies])
+    asked = submitters(spans, out[copies].astype(np.intp))
     syncs = np.flatnonzero(run.is_sync)
     at = np.searchsorted(syncs, asked)  # rows of one thread are by start
     copies, asked, at = (x[at < len(syncs)] for x in (copies, asked, at))

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from stallscope.profiler import intervals, kernels
 from stallscope.profiler.intervals import IntervalSet
-from stallscope.profiler.timeline import Int64, Timeline
+from stallscope.profiler.timeline import Int32, Int64, Timeline
 
 
 class Segments(NamedTuple):
@@ -21,7 +21,7 @@ class Segments(NamedTuple):
 
     start_ns: Int64
     end_ns: Int64
-    row: npt.NDArray[np.intp]
+    row: Int32
 
     def only(self, mask: npt.NDArray[np.bool_]) -> IntervalSet:
         """The segments a mask chooses, as an interval set."""
@@ -39,7 +39,7 @@ def flatten_rows(timeline: Timeline, rows: npt.NDArray[np.intp]) -> Segments:
     some kinds. A row's owner after a child ends is its nearest chosen ancestor."""
     spans = timeline.spans
     start, end, row = kernels.flatten(rows, spans.parent, spans.start_ns, spans.dur_ns)
-    return Segments(start, end, row.astype(np.intp, copy=False))
+    return Segments(start, end, row.astype(np.int32))
 
 
 def filled(first: Segments, weak: npt.NDArray[np.bool_], second: Segments) -> Segments:
@@ -53,7 +53,7 @@ def filled(first: Segments, weak: npt.NDArray[np.bool_], second: Segments) -> Se
     use = (other >= 0) & ((row < 0) | weak[np.maximum(at, 0)])
     row = np.where(use, other, row)
     held = row >= 0
-    return Segments(begin[held], end[held], row[held])
+    return Segments(begin[held], end[held], row[held].astype(np.int32))
 
 
 def _owner(segments: Segments, times: Int64) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:

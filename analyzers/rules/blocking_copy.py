@@ -79,7 +79,7 @@ def _device(run: Run, account: IdleAccount, limits: Limits) -> Iterator[tuple[Fi
             inside = _block_of(run, track, of_place, calls)
             inside &= run.is_steady(spans.start_ns[np.maximum(calls, 0)])
             mine = columns["mask"] & steady & np.isin(columns["row"], blocks.row[of_place])
-            idle = int(pieces.dur_ns[mine].sum())
+            idle = int(pieces.lengths(mine).sum())
             lost = int(exposed[inside].sum()) + idle
             if lost < limits.min_share * run.steady_span_ns(account.view) or not inside.any():
                 continue

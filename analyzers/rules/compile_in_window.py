@@ -64,7 +64,7 @@ def _with_first_uses(run: Run, finding: Finding) -> Finding:
     account = run.idle[finding.facts["devices"][0]]
     pieces, loads = account.pieces, run.host_causes.loads_code
     mine = (pieces.cause == Cause.COMPILE) & (pieces.row >= 0) & loads[np.maximum(pieces.row, 0)]
-    took = int(pieces.dur_ns[mine].sum())
+    took = int(pieces.lengths(mine).sum())
     if not took:
         return finding
     count = len(np.unique(pieces.row[mine]))

@@ -144,7 +144,7 @@ def _finding(
     unlinked, more = _unlinked_steps(run, account, loss)
     lost, saved = loss.lost_ns + more, min(bound, worth.ns)
     parts = {
-        cause.key: int(pieces.dur_ns[mask & (pieces.activity == cause)].sum())
+        cause.key: int(pieces.lengths(mask & (pieces.activity == cause)).sum())
         for cause in (Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH_PATH, Cause.UNRECORDED, Cause.QUEUE_LATENCY)
     }
     place = _busiest(run, account, mask)
@@ -233,6 +233,6 @@ def _busiest(run: Run, account: IdleAccount, mask: Bool) -> Place:
             continue
         codes, at = np.unique(name[rows[has]], return_inverse=True)
         sums = np.zeros(len(codes), np.int64)
-        np.add.at(sums, np.asarray(at).reshape(-1), pieces.dur_ns[has])
+        np.add.at(sums, np.asarray(at).reshape(-1), pieces.lengths(has))
         texts.append(run.timeline.strings[int(codes[int(np.argmax(sums))])])
     return Place(texts[0], texts[1], "")
