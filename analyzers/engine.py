@@ -68,6 +68,7 @@ def analyze_session(session: Session, rules: Mapping[str, Rule], companion: Sess
         run=run,
         tables=all_tables(run) | run.floor.tables() | whole.tables() | taskqueue.tables(run),
     )
+    run.let_go()
     return report
 
 

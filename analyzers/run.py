@@ -320,6 +320,13 @@ class Run:
             )
         return out
 
+    def let_go(self) -> None:
+        """Drop what only rules ask for, once they have: it is worked out again if anyone asks once more."""
+        self._segments.clear()
+        self._blocks.clear()
+        for name in ("copy_waiters", "copy_device_ns", "copy_bytes", "shape_codes", "places", "host_causes"):
+            self.__dict__.pop(name, None)
+
     def wait_blocks(self, track: int) -> waits.WaitBlocks:
         """The wait blocks of one host thread, computed once per thread."""
         if track not in self._blocks:

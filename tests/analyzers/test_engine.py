@@ -10,7 +10,7 @@ import pytest
 
 from stallscope.analyzers import RULES, engine
 from stallscope.analyzers.finding import Finding
-from stallscope.analyzers.registry import Rule
+from stallscope.analyzers.registry import NotAnalysable, Rule
 from stallscope.analyzers.run import Run
 from stallscope.profiler.session import Session
 
@@ -44,3 +44,21 @@ def test_a_rule_that_fails_costs_its_own_answer_only(
     others = [r for r in report.rules if r.code != "LN401"]
     assert others == [r for r in whole.rules if r.code != "LN401"]
     assert [f for f in whole.findings if f.code != "LN401"] == report.findings
+
+
+def test_columns_of_rules_are_let_go_and_found_again(small_session: Session) -> None:
+    report = engine.analyze_session(small_session, RULES)
+    assert report.run is not None
+    assert "places" not in vars(report.run)
+    again = [
+        f for rule in RULES.values() if not report.run.missing(rule.needs) for f in _answers(rule, report.run)
+    ]
+    assert sorted(f.code for f in again) == sorted(f.code for f in report.findings)
+    assert "places" in vars(report.run)
+
+
+def _answers(rule: Rule, run: Run) -> list[Finding]:
+    try:
+        return list(rule.check(run, rule.limits))
+    except NotAnalysable:
+        return []
