@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from stallscope.analyzers.finding import Evidence
 from stallscope.profiler import intervals
 from stallscope.profiler.kinds import Kind
 from stallscope.profiler.timeline import Bool, Int64
@@ -417,6 +418,14 @@ class Communication:
         of = np.array([t.rank for t in tracks], np.int64)[spans.track[self.rows]]
         rows = self.rows[of == rank] if (of == rank).any() else self.rows
         return [int(r) for r in rows[np.argsort(-spans.dur_ns[rows], kind="stable")][:most]]
+
+    def evidence(self, rank: int) -> tuple[Evidence, ...]:
+        """The same as spans of the timeline, each under its own name."""
+        timeline, spans = self.run.timeline, self.run.timeline.spans
+        return tuple(
+            Evidence(int(spans.track[r]), int(spans.start_ns[r]), int(spans.end_ns[r]), timeline.name(r)[:60])
+            for r in self.longest(rank)
+        )
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ import numpy.typing as npt
 
 from stallscope.analyzers.models.call import bits, parse_dtype
 from stallscope.analyzers.pipes import MEMORY, PIPES, SIDES, Pipes
-from stallscope.analyzers.registry import NotApplicable
+from stallscope.analyzers.registry import NotAnalysable, NotApplicable
 from stallscope.analyzers.units import size
 from stallscope.analyzers.work import Group, grid_blocks
 from stallscope.profiler import kernels
@@ -141,6 +142,21 @@ class Npu:
         """Raises NotApplicable where no NPU was recorded."""
         if not self.present:
             raise NotApplicable("no Ascend NPU was recorded")
+
+    def need_pipes(self) -> None:
+        """Raises NotAnalysable where the busy shares of all pipes were not recorded."""
+        if not self.has_pipes:
+            raise NotAnalysable(
+                "how busy the pipes were was not recorded: record with profiler level Level1 and aic_metrics PipeUtilization"
+            )
+
+    def by_operator(self, wanted: Callable[[KernelGroup], bool]) -> list[list[KernelGroup]]:
+        """The wanted groups of kernels, those of one operator type, phase and device together."""
+        found: dict[tuple[str, str, int], list[KernelGroup]] = {}
+        for group in self.groups:
+            if wanted(group):
+                found.setdefault((group.op_type, group.phase, group.device), []).append(group)
+        return list(found.values())
 
     @cached_property
     def present(self) -> bool:

@@ -80,11 +80,7 @@ def check(run: Run, limits: Limits) -> Iterator[Finding]:
     if not (run.npu.core >= 0).any() and not _told_types(run):
         raise NotAnalysable("no kernel's task type was recorded, so those of AI CPUs cannot be told apart")
     least = limits.min_share * kernelwords.run_span_ns(run)
-    found: dict[tuple[str, str, int], list[KernelGroup]] = {}
-    for group in run.npu.groups:
-        if group.core == AI_CPU:
-            found.setdefault((group.op_type, group.phase, group.device), []).append(group)
-    for same in found.values():
+    for same in run.npu.by_operator(lambda g: g.core == AI_CPU):
         rows = np.concatenate([g.rows for g in same])
         durations = run.timeline.spans.dur_ns[rows]
         if int(durations.max()) >= limits.min_kernel_us * 1000 and int(durations.sum()) >= least:

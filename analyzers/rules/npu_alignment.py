@@ -30,7 +30,7 @@ from stallscope.analyzers.models.family import Family, kernel_family
 from stallscope.analyzers.models.roofline import LOW
 from stallscope.analyzers.npu import BURST_BYTES, CUBE, MIX_CUBE, KernelGroup, Operand, largest_operand
 from stallscope.analyzers.pipes import BUSY
-from stallscope.analyzers.registry import NotAnalysable, limit
+from stallscope.analyzers.registry import limit
 from stallscope.analyzers.units import duration, share
 
 if TYPE_CHECKING:
@@ -62,10 +62,7 @@ class Limits:
 def check(run: Run, limits: Limits) -> Iterator[Finding]:
     """One finding per operator type, phase and device."""
     run.npu.need()
-    if not run.npu.has_pipes:
-        raise NotAnalysable(
-            "how busy the pipes were was not recorded: record with profiler level Level1 and aic_metrics PipeUtilization"
-        )
+    run.npu.need_pipes()
     least = limits.min_share * kernelwords.run_span_ns(run)
     found: dict[tuple[str, str, int], list[tuple[KernelGroup, Operand]]] = {}
     waiting = [

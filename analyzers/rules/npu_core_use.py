@@ -68,11 +68,7 @@ def check(run: Run, limits: Limits) -> Iterator[Finding]:
             "the number of cores is not known: no info.json, no utilisation of the cube, and no known chip name"
         )
     least = limits.min_share * kernelwords.run_span_ns(run)
-    found: dict[tuple[str, str, int], list[KernelGroup]] = {}
-    for group in run.npu.groups:
-        if _leaves_cores(run, group, limits):
-            found.setdefault((group.op_type, group.phase, group.device), []).append(group)
-    for same in found.values():
+    for same in run.npu.by_operator(lambda g: _leaves_cores(run, g, limits)):
         if sum(g.total_ns * (1 - fill(run, g)) for g in same) >= least:
             yield from _finding(run, same, least)
 

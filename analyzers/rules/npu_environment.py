@@ -187,7 +187,7 @@ def _algorithm(run: Run, limits: Limits) -> Iterator[Finding]:
         yield _remark(
             f"HCCL_ALGO is {value}: communication is exposed for {duration(lost)}", lost,
             "HCCL chooses the algorithm by size and topology unless told. What mending it gives back is counted by CC601.",
-            "Unset HCCL_ALGO, and compare.", _spans(run, run.communication.longest(rank)),
+            "Unset HCCL_ALGO, and compare.", run.communication.evidence(rank),
             {"variable": "HCCL_ALGO", "value": value, "counted_by": "CC601"},
         )  # fmt: skip
 
@@ -230,12 +230,4 @@ def _remark(
         advice,
         spans,
         dict(facts),
-    )
-
-
-def _spans(run: Run, rows: list[int]) -> tuple[Evidence, ...]:
-    spans = run.timeline.spans
-    return tuple(
-        Evidence(int(spans.track[r]), int(spans.start_ns[r]), int(spans.end_ns[r]), run.timeline.name(r)[:60])
-        for r in rows
     )

@@ -30,7 +30,7 @@ from stallscope.analyzers.finding import Finding, Where
 from stallscope.analyzers.gain import saving
 from stallscope.analyzers.npu import CORES, KernelGroup
 from stallscope.analyzers.pipes import Pipes
-from stallscope.analyzers.registry import NotAnalysable, limit
+from stallscope.analyzers.registry import limit
 from stallscope.analyzers.rules.npu_core_use import fill
 from stallscope.analyzers.units import duration, share
 
@@ -58,16 +58,9 @@ class Limits:
 def check(run: Run, limits: Limits) -> Iterator[Finding]:
     """One finding per operator type, phase and device."""
     run.npu.need()
-    if not run.npu.has_pipes:
-        raise NotAnalysable(
-            "how busy the pipes were was not recorded: record with profiler level Level1 and aic_metrics PipeUtilization"
-        )
+    run.npu.need_pipes()
     least = limits.min_share * kernelwords.run_span_ns(run)
-    found: dict[tuple[str, str, int], list[KernelGroup]] = {}
-    for group in run.npu.groups:
-        if _waits(run, group, limits):
-            found.setdefault((group.op_type, group.phase, group.device), []).append(group)
-    for same in found.values():
+    for same in run.npu.by_operator(lambda g: _waits(run, g, limits)):
         if sum(g.total_ns * (1 - _factor(g)) for g in same) >= least:
             yield from _finding(run, same, least)
 

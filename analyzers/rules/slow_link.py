@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stallscope.analyzers.communication import Link
-from stallscope.analyzers.finding import Evidence, Finding, Where
+from stallscope.analyzers.finding import Finding, Where
 from stallscope.analyzers.registry import NotAnalysable, NotApplicable, limit
 from stallscope.analyzers.units import duration, share
 
@@ -88,7 +88,7 @@ def _finding(run: Run, link: Link, typical: float, lost: int, links: int) -> Fin
             f"{share(lost, run.whole.span_ns)} of the run."
         ),
         advice="Look at the state and the errors of this link, and at other traffic on it.",
-        evidence=_evidence(run, link.rank),
+        evidence=run.communication.evidence(link.rank),
         facts={"gb_per_s": round(link.rate, 2), "typical_gb_per_s": round(typical, 2), "links": links,
                "transport": link.transport},
     )  # fmt: skip
@@ -114,14 +114,6 @@ def _sent_again(run: Run, limits: Limits) -> Iterator[Finding]:
         where=Where("", "", f"rank {worst.rank}"),
         detail=f"{worst.count} transfers of {worst.bytes / 1e6:.3g} MB took {duration(took)} each.",
         advice="Look for packet loss: link errors, flow control (PFC), HCCL_RDMA_TC and HCCL_RDMA_SL on all hosts.",
-        evidence=_evidence(run, worst.rank),
+        evidence=run.communication.evidence(worst.rank),
         facts={"transfers": worst.count, "bytes": worst.bytes, "transport": worst.transport},
-    )
-
-
-def _evidence(run: Run, rank: int) -> tuple[Evidence, ...]:
-    spans = run.timeline.spans
-    return tuple(
-        Evidence(int(spans.track[r]), int(spans.start_ns[r]), int(spans.end_ns[r]), run.timeline.name(r)[:60])
-        for r in run.communication.longest(rank)
     )

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from stallscope.analyzers.communication import Packets
 from stallscope.analyzers.environment import variable
-from stallscope.analyzers.finding import Evidence, Finding, Where
+from stallscope.analyzers.finding import Finding, Where
 from stallscope.analyzers.registry import NotAnalysable, NotApplicable, limit
 from stallscope.analyzers.units import duration, share
 
@@ -79,7 +79,7 @@ def _check(run: Run, packets: list[Packets], limits: Limits) -> Finding | None:
     lost = round(sum(p.wall * max(p.ns - p.bytes * p.count / rate, 0.0) for p in small))
     if lost < limits.min_share * run.whole.span_ns:
         return None
-    spans, rank, transport = run.timeline.spans, packets[0].rank, packets[0].transport
+    rank, transport = packets[0].rank, packets[0].transport
     buffer = variable(run, "HCCL_BUFFSIZE")
     told = f" HCCL_BUFFSIZE is {buffer or 'not set'}." if buffer is not None else ""
     return Finding(
@@ -96,9 +96,6 @@ def _check(run: Run, packets: list[Packets], limits: Limits) -> Finding | None:
             f"beside is {share(lost, run.whole.span_ns)} of the run.{told}"
         ),
         advice="Fuse collectives or send more at a time.",
-        evidence=tuple(
-            Evidence(int(spans.track[r]), int(spans.start_ns[r]), int(spans.end_ns[r]), run.timeline.name(r)[:60])
-            for r in run.communication.longest(rank)
-        ),
+        evidence=run.communication.evidence(rank),
         facts={"small": count, "packets": whole, "best_gb_per_s": round(rate, 2), "rank": rank},
     )  # fmt: skip

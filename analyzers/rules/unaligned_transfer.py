@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stallscope.analyzers.communication import Packets
-from stallscope.analyzers.finding import Evidence, Finding, Where
+from stallscope.analyzers.finding import Finding, Where
 from stallscope.analyzers.registry import NotAnalysable, NotApplicable, limit
 from stallscope.analyzers.units import duration, share
 
@@ -75,7 +75,7 @@ def _lost(packet: Packets, packets: list[Packets], limits: Limits) -> int:
 
 
 def _finding(run: Run, packets: list[Packets], lost: int, limits: Limits) -> Finding:
-    spans, count = run.timeline.spans, sum(p.count for p in packets)
+    count = sum(p.count for p in packets)
     largest = max(packets, key=lambda p: p.ns)
     return Finding(
         code=CODE,
@@ -91,11 +91,6 @@ def _finding(run: Run, packets: list[Packets], lost: int, limits: Limits) -> Fin
             f"{share(lost, run.whole.span_ns)} of the run."
         ),
         advice=f"Pad each rank's part to a multiple of {limits.align_bytes:g} bytes.",
-        evidence=tuple(
-            Evidence(
-                int(spans.track[r]), int(spans.start_ns[r]), int(spans.end_ns[r]), run.timeline.name(r)[:60]
-            )
-            for r in run.communication.longest(largest.rank)
-        ),
+        evidence=run.communication.evidence(largest.rank),
         facts={"transfers": count, "rank": largest.rank, "bytes": largest.bytes},
     )
