@@ -47,6 +47,7 @@ from stallscope.analyzers.rules import (
     unaligned_transfer,
     warm_up,
 )
+from stallscope.profiler.pages import ordinary_pages
 from stallscope.profiler.session import Session
 
 __all__ = ["RULES", "Rule", "analyze"]
@@ -101,4 +102,5 @@ def analyze(
     `companion`: a recording of a graph's capture, or of the same program without graphs. It names the kernels of
     graph replays if they match; if not, a note says why.
     """
-    return analyze_session(session, RULES if rules is None else rules, companion)
+    with ordinary_pages():
+        return analyze_session(session, RULES if rules is None else rules, companion)
