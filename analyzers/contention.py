@@ -32,8 +32,8 @@ MIN_SAMPLES = 8
 """A name seen less often has no usual length."""
 LONGEST_NS = 200_000_000
 """Longer than any time slice: something else happened."""
-HANDED_NS = 100_000
-"""Shorter stays after a call are not looked at."""
+HANDED_NS = OUTLIER_NS // 2
+"""Shorter stays are not looked at: neither after a call nor as the own part of a slow call."""
 HANDED_TOLERANCE_NS = 20_000
 """Between one thread giving the interpreter lock up and the other going on."""
 LEAST_HANDED = 3
@@ -49,8 +49,11 @@ def stolen_time(run: Run, track: int) -> IntervalSet:
     if len(segments.row) == 0:
         return EMPTY
     slow = slow_calls(run, track)
-    long = np.isin(segments.row, slow) & (segments.end_ns - segments.start_ns >= OUTLIER_NS // 2)
-    own, locked = segments.only(long), lock_time(run, track)
+    own = EMPTY
+    if len(slow):
+        long = _long(segments)
+        own = segments.only(long[np.isin(segments.row[long], slow)])
+    locked = lock_time(run, track)
     if len(locked[0]) == 0:
         return own
     return intervals.union(np.concatenate([own[0], locked[0]]), np.concatenate([own[1], locked[1]]))
@@ -63,49 +66,64 @@ def slow_calls(run: Run, track: int) -> npt.NDArray[np.intp]:
     """
     spans = run.timeline.spans
     rows = run.timeline.track_rows(track)
-    mine = rows.start + np.flatnonzero(_usable(run, track)[rows])
-    if len(mine) == 0:
+    mine = rows.start + np.flatnonzero(run.steady_calls[rows])
+    middle = spans.start_ns[mine] + spans.dur_ns[mine] // 2
+    for name in ("compile", "gc"):
+        inside = intervals.contains(run.host_causes.set_of(name, track), middle)
+        mine, middle = mine[~inside], middle[~inside]
+    own = spans.self_ns[mine]
+    long = (own >= OUTLIER_NS) & (own <= LONGEST_NS)
+    if not long.any():
         return np.zeros(0, np.intp)
     up = spans.parent[mine]
     caller = np.where(up >= 0, spans.name[np.maximum(up, 0)], -1)
     label, first = kernels.group(spans.name[mine], caller, run.shape_codes[mine])
     counts = np.bincount(label)
-    own = spans.self_ns[mine]
-    order = np.lexsort((own, label))
-    begin = np.cumsum(counts) - counts
-    usual = own[order][begin + counts // 2]
-    slow = (own > OUTLIER_FACTOR * usual[label]) & (own >= OUTLIER_NS) & (own <= LONGEST_NS)
-    slow &= counts[label] >= MIN_SAMPLES
+    # only what may be called slow needs to know what is usual
+    asked = np.zeros(len(counts), np.bool_)
+    asked[label[long]] = True
+    asked &= counts >= MIN_SAMPLES
+    same = np.flatnonzero(asked[label])
+    order = same[np.lexsort((own[same], label[same]))]
+    heads = np.flatnonzero(np.append(True, label[order][1:] != label[order][:-1])) if len(order) else order
+    usual = np.full(len(counts), np.inf)
+    usual[label[order[heads]]] = own[order[heads + counts[label[order[heads]]] // 2]]
+    slow = long & (own > OUTLIER_FACTOR * usual[label])
     slow[first] = False
     return np.asarray(mine[slow], np.intp)
 
 
+def _long(segments: Segments) -> npt.NDArray[np.intp]:
+    return np.flatnonzero(segments.end_ns - segments.start_ns >= HANDED_NS)
+
+
 def lock_time(run: Run, track: int) -> IntervalSet:
     """Unusually long moments of a thread in Python code while another thread of its process was in Python."""
-    segments = run.segments(track)
     others = _other_python(run, track)
-    if len(others[0]) == 0 or len(segments.row) == 0:
+    if len(others[0]) == 0:
         return EMPTY
-    length = segments.end_ns - segments.start_ns
-    beside = intervals.covered(others, segments.start_ns, segments.end_ns) >= LOCK_SHARE * length
-    kind = run.timeline.spans.kind[segments.row]
-    waits = run.is_wait[segments.row] | run.places.is_waiting[segments.row]
-    code = np.isin(kind, [int(Kind.PYTHON), int(Kind.OPERATOR)]) & ~waits
-    far = _outliers(run, segments, beside & code, LOCK_FACTOR)
+    segments = run.segments(track)
+    long = _long(segments)
+    row = segments.row[long]
+    waits = run.is_wait[row] | run.places.is_waiting[row]
+    code = long[np.isin(run.timeline.spans.kind[row], [int(Kind.PYTHON), int(Kind.OPERATOR)]) & ~waits]
+    start, end = segments.start_ns[code], segments.end_ns[code]
+    beside = code[intervals.covered(others, start, end) >= LOCK_SHARE * (end - start)]
+    far = _outliers(run, segments, beside, LOCK_FACTOR)
     handed = _handed_over(run, segments, code, others)
     return intervals.union(np.concatenate([far[0], handed[0]]), np.concatenate([far[1], handed[1]]))
 
 
-def _handed_over(run: Run, segments: Segments, code: Bool, others: IntervalSet) -> IntervalSet:
+def _handed_over(
+    run: Run, segments: Segments, code: npt.NDArray[np.intp], others: IntervalSet
+) -> IntervalSet:
     """Stays in Python after a call, all of them beside another thread's Python, that ended as that thread's did."""
-    if len(segments.row) < 2:
-        return EMPTY
-    length = segments.end_ns - segments.start_ns
-    after_call = np.append(False, (run.timeline.spans.kind[segments.row] == Kind.RUNTIME)[:-1])
-    after_call &= np.append(False, segments.start_ns[1:] - segments.end_ns[:-1] <= HANDED_TOLERANCE_NS)
-    stays = np.flatnonzero(code & after_call & (length >= HANDED_NS))
+    stays = code[code > 0]
+    called = run.timeline.spans.kind[segments.row[stays - 1]] == Kind.RUNTIME
+    called &= segments.start_ns[stays] - segments.end_ns[stays - 1] <= HANDED_TOLERANCE_NS
+    stays = stays[called]
     start, end = segments.start_ns[stays], segments.end_ns[stays]
-    beside = intervals.covered(others, start, end) >= length[stays] - HANDED_TOLERANCE_NS
+    beside = intervals.covered(others, start, end) >= end - start - HANDED_TOLERANCE_NS
     stays, start, end = stays[beside], start[beside], end[beside]
     at = np.searchsorted(others[1], end - HANDED_TOLERANCE_NS)
     near = np.append(others[1], np.iinfo(np.int64).max)[at] <= end + HANDED_TOLERANCE_NS
@@ -114,7 +132,7 @@ def _handed_over(run: Run, segments: Segments, code: Bool, others: IntervalSet) 
     return intervals.union(start[near], end[near])
 
 
-def _usable(run: Run, track: int) -> Bool:
+def steady_calls(run: Run) -> Bool:
     """Calls whose own time on the host does not depend on what they are asked to do. Shape (n,).
 
     These are runtime calls, and operators that start device work (on a run without a device: all operators).
@@ -130,11 +148,9 @@ def _usable(run: Run, track: int) -> Bool:
         first = np.flatnonzero(run.first_uses)
         out[spans.parent[first][spans.parent[first] >= 0]] = False
     out |= timeline.of_kind(Kind.RUNTIME, Kind.QUEUE) & ~run.is_copy_call & ~run.is_graph_launch
-    out &= ~run.is_wait & ~run.is_sync & ~causes.is_allocator & ~causes.is_compile & ~run.first_uses
-    middle = spans.start_ns + spans.dur_ns // 2
-    for name in ("compile", "gc"):
-        out &= ~intervals.contains(causes.set_of(name, track), middle)
-    return np.asarray(out, np.bool_)
+    for but in (run.is_wait, run.is_sync, causes.is_allocator, causes.is_compile, run.first_uses):
+        out &= ~but
+    return out
 
 
 def first_uses(run: Run) -> Bool:
@@ -149,20 +165,23 @@ def first_uses(run: Run) -> Bool:
     return out
 
 
-def _outliers(run: Run, segments: Segments, usable: npt.NDArray[np.bool_], factor: float) -> IntervalSet:
+def _outliers(run: Run, segments: Segments, usable: npt.NDArray[np.intp], factor: float) -> IntervalSet:
     """Usable segments far longer than the median of all segments of their name."""
-    at = np.flatnonzero(usable)
-    if len(at) == 0:
+    name = run.timeline.spans.name
+    long = usable[segments.end_ns[usable] - segments.start_ns[usable] >= OUTLIER_NS]
+    if len(long) == 0:
         return EMPTY
-    names = run.timeline.spans.name[segments.row]
-    length = segments.end_ns - segments.start_ns
-    long = at[length[at] >= OUTLIER_NS]
+    asked = np.zeros(len(run.timeline.strings), np.bool_)
+    asked[name[segments.row[long]]] = True
+    same = np.flatnonzero(asked[name[segments.row]])
+    names, length = name[segments.row[same]], segments.end_ns[same] - segments.start_ns[same]
     out = []
-    for name in np.unique(names[long]).tolist():
-        same = length[names == name]
-        if len(same) >= MIN_SAMPLES:
-            mine = long[names[long] == name]
-            out.append(mine[length[mine] > factor * np.median(same)])
+    for one in kernels.distinct(name[segments.row[long]]).tolist():
+        usual = length[names == one]
+        if len(usual) >= MIN_SAMPLES:
+            mine = long[name[segments.row[long]] == one]
+            took = segments.end_ns[mine] - segments.start_ns[mine]
+            out.append(mine[took > factor * np.median(usual)])
     if not out:
         return EMPTY
     chosen = np.concatenate(out)
@@ -172,23 +191,32 @@ def _outliers(run: Run, segments: Segments, usable: npt.NDArray[np.bool_], facto
 def _other_python(run: Run, track: int) -> IntervalSet:
     """When another thread of the same process was in Python code that runs, not waits."""
     tracks = run.timeline.tracks
-    found: list[IntervalSet] = []
-    for other in run.host_tracks:
-        if other == track or tracks[other].process != tracks[track].process:
-            continue
-        if tracks[other].thread == tracks[track].thread:
-            continue
-        segments = run.segments(other)
-        if len(segments.row) < 3:
-            continue
-        running = run.places.is_python[segments.row] & ~run.places.is_waiting[segments.row]
-        # a frame without an end inside of the recording may have sat in a call that left no record
-        running &= segments.end_ns - segments.start_ns <= LONGEST_NS
-        running[[0, -1]] = False
-        found.append(segments.only(running))
+    others = [
+        other
+        for other in run.host_tracks
+        if tracks[other].process == tracks[track].process and tracks[other].thread != tracks[track].thread
+    ]
+    found = [run.python_time(other) for other in others]
     if not found:
         return EMPTY
     return intervals.union(np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found]))
+
+
+def python_time(run: Run, track: int) -> IntervalSet:
+    """When a thread was in Python code that runs, not waits."""
+    if (
+        not run.places.is_python[run.timeline.track_rows(track)].any()
+        and track not in run.places.sample_tracks
+    ):
+        return EMPTY
+    segments = run.segments(track)
+    if len(segments.row) < 3:
+        return EMPTY
+    running = run.places.is_python[segments.row] & ~run.places.is_waiting[segments.row]
+    # a frame without an end inside of the recording may have sat in a call that left no record
+    running &= segments.end_ns - segments.start_ns <= LONGEST_NS
+    running[[0, -1]] = False
+    return segments.only(running)
 
 
 def busiest_other(run: Run, track: int, when: IntervalSet) -> int:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from stallscope.analyzers import hostwords
 from stallscope.analyzers.idle import Cause
-from stallscope.profiler import intervals
+from stallscope.profiler import intervals, kernels
 from stallscope.profiler.intervals import IntervalSet
 from stallscope.profiler.kinds import Kind
-from stallscope.profiler.timeline import Bool, Int64
+from stallscope.profiler.timeline import Bool, Int32, Int64
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run
@@ -24,6 +25,11 @@ FIRST_USE_NS = 500_000
 """A kernel's first launch that takes this long, and this many times the usual launch, loads its code. Of public
 traces (PyTorch on MI250, MI300X, V100 and A100) every launch that the device idled for a millisecond or more was one."""
 FIRST_USE_RATIO = 50
+
+_CAUSE_OF_KIND = np.full(len(Kind), int(Cause.UNRECORDED), np.int8)
+_CAUSE_OF_KIND[Kind.PYTHON] = Cause.PYTHON
+_CAUSE_OF_KIND[[Kind.OPERATOR, Kind.QUEUE, Kind.OTHER]] = Cause.DISPATCH
+_CAUSE_OF_KIND[Kind.RUNTIME] = Cause.LAUNCH_PATH
 
 SCHEDULING_DEPTH = 4
 """How many user frames up a scheduler's helper may be; its main loop is above everything and says nothing."""
@@ -104,40 +110,58 @@ class HostCauses:
             self._sets[key] = found
         return self._sets[key]
 
-    def __call__(self, track: int, row: Rows, begin: Int64, until: Int64) -> npt.NDArray[np.int8]:
-        """The cause of each piece [begin, until) owned by `row` (-1: nothing recorded). Shape (p,)."""
-        run, places = self.run, self.run.places
-        r = np.maximum(row, 0)
-        kind = np.where(row >= 0, run.timeline.spans.kind[r], -1)
-        cause = np.full(len(row), int(Cause.UNRECORDED), np.int8)
-        labels = np.isin(kind, [int(Kind.PYTHON), int(Kind.ANNOTATION)])
-        cause[labels & (places.nearest(row, places.is_python) >= 0)] = Cause.PYTHON
-        cause[np.isin(kind, [int(Kind.OPERATOR), int(Kind.QUEUE), int(Kind.OTHER)])] = Cause.DISPATCH
-        cause[kind == int(Kind.RUNTIME)] = Cause.LAUNCH_PATH
-        waits = (row >= 0) & run.is_wait[r]
-        cause[waits] = np.where(run.is_copy_call[r[waits]], int(Cause.BLOCKING_COPY), int(Cause.SYNC))
-        cause[self._between(row, begin)] = Cause.SCHEDULER
-        cause[(places.nearest(row, self.is_allocator) >= 0)] = Cause.ALLOCATOR
-        middle = begin + (until - begin) // 2
+    def __call__(self, track: int, row: Int32, begin: Int64, until: Int64) -> npt.NDArray[np.int8]:
+        """The cause of each piece [begin, until) owned by `row` (-1: nothing recorded). Pieces are disjoint and come
+        in order of time. Shape (p,)."""
+        run = self.run
+        cause: npt.NDArray[np.int8] = self._of_row[row]
+        between = self._between(row, begin, until)
+        cause[between] = self._unless_allocating[row[between]]
         for found, name in (
             (run.contention(track), Cause.CONTENTION),
             (self.set_of("compile", track), Cause.COMPILE),
             (self.set_of("gc", track), Cause.GARBAGE_COLLECTION),
             (run.overhead, Cause.PROFILER),
         ):
-            cause[intervals.contains(found, middle)] = name
+            if len(found[0]):
+                cause[_middle_inside(found, begin, until)] = name
         return cause
 
-    def _between(self, row: Rows, begin: Int64) -> Bool:
-        """Pieces between steps in which the thread scheduled, or waited for work to come."""
-        run, places = self.run, self.run.places
-        outside = intervals.contains(run.between_steps, begin) if run.steps else np.ones(len(row), bool)
-        waiting = (row >= 0) & places.is_waiting[np.maximum(row, 0)]
+    @cached_property
+    def _of_row(self) -> npt.NDArray[np.int8]:
+        """What time owned by each row stands for as far as the row alone tells; the last one is for time without a
+        row. Shape (n + 1,)."""
+        run, places, spans = self.run, self.run.places, self.run.timeline.spans
+        cause = np.append(_CAUSE_OF_KIND[spans.kind], np.int8(Cause.UNRECORDED))
+        labels = run.timeline.rows(Kind.ANNOTATION)
+        cause[labels[places.nearest(labels, places.is_python) >= 0]] = Cause.PYTHON
+        waits = np.flatnonzero(run.is_wait)
+        cause[waits] = np.where(run.is_copy_call[waits], int(Cause.BLOCKING_COPY), int(Cause.SYNC))
         if not run.steps:
-            return waiting
-        return outside & (waiting | self._schedules(row))
+            cause[np.flatnonzero(places.is_waiting)] = Cause.SCHEDULER
+        if self.is_allocator.any():
+            cause[:-1][kernels.inherited(places.above, self.is_allocator) >= 0] = Cause.ALLOCATOR
+        return cause
 
-    def _schedules(self, row: Rows) -> Bool:
+    @cached_property
+    def _unless_allocating(self) -> npt.NDArray[np.int8]:
+        """The same for scheduling: memory that is taken meanwhile stays the allocator's. Shape (n + 1,)."""
+        allocator = np.int8(Cause.ALLOCATOR)
+        return np.where(self._of_row == allocator, allocator, np.int8(Cause.SCHEDULER))
+
+    def _between(self, row: Int32, begin: Int64, until: Int64) -> Rows:
+        """Pieces between steps in which the thread scheduled, or waited for work to come: their indices."""
+        run = self.run
+        if not run.steps:
+            return np.zeros(0, np.intp)
+        low, high = (np.searchsorted(begin, edge) for edge in run.between_steps)
+        outside = np.flatnonzero(_marked(low, high, len(begin)))
+        rows, at = kernels.ranked(row[outside])[:2]
+        waiting = (rows >= 0) & run.places.is_waiting[np.maximum(rows, 0)]
+        found: Rows = outside[(waiting | self._schedules(rows))[at]]
+        return found
+
+    def _schedules(self, row: npt.NDArray[np.signedinteger[Any]]) -> Bool:
         """Whether the nearest user frames (or, without frames, the nearest ranges) name scheduling."""
         places, parent = self.run.places, self.run.timeline.spans.parent
         out = np.zeros(len(row), bool)
@@ -152,3 +176,24 @@ class HostCauses:
 
 def _joined(a: IntervalSet, b: IntervalSet) -> IntervalSet:
     return intervals.union(np.concatenate([a[0], b[0]]), np.concatenate([a[1], b[1]]))
+
+
+def _middle_inside(found: IntervalSet, begin: Int64, until: Int64) -> Bool:
+    """Whether the middle of each piece lies inside of a set. Pieces are disjoint and in order, so are their middles:
+    the edges of the set, which are fewer, are looked for among them. Shape (p,)."""
+    edges = []
+    for edge in found:
+        at = np.searchsorted(begin, edge)
+        before = np.maximum(at - 1, 0)
+        middle = begin[before] + (until[before] - begin[before]) // 2
+        edges.append(at - ((at > 0) & (middle >= edge)))
+    return _marked(edges[0], edges[1], len(begin))
+
+
+def _marked(low: Rows, high: Rows, count: int) -> Bool:
+    """Which of `count` items lie in any of the disjoint ranges [low, high), which come in order. Shape (count,)."""
+    some = high > low
+    change = np.zeros(count + 1, np.int8)
+    change[low[some]] += 1  # a range begins where another ends, but no two begin at one item
+    change[high[some]] -= 1
+    return np.cumsum(change[:-1], dtype=np.int8).view(np.bool_)

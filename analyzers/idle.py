@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallscope.analyzers.waits import WaitBlocks, claims
-from stallscope.profiler import intervals
+from stallscope.profiler import intervals, kernels
 from stallscope.profiler.device import (
     BEFORE_RECORDING,
     HOST,
@@ -358,32 +358,19 @@ def cut(
     start: Int64,
     end: Int64,
     borders: Int64,
-) -> tuple[Rows, Int64, Int64, Rows]:
+) -> tuple[Int32, Int64, Int64, Int32]:
     """Cut disjoint spans [start, end) at the ends of disjoint segments, and at further borders.
 
     Returns per piece: the segment's row (-1 none), start, end, and the index of the span.
     """
-    seg_start, seg_end, seg_row = segments
-    at = np.searchsorted(end, seg_start, side="right")
-    keep = at < len(start)
-    keep[keep] = start[at[keep]] < seg_end[keep]
-    seg_start, seg_end, seg_row = seg_start[keep], seg_end[keep], seg_row[keep]
-    points = np.sort(np.concatenate([start, end, seg_start, seg_end, borders]))
-    points = points[np.append(True, points[1:] != points[:-1])] if len(points) else points
-    if len(points) < 2:
-        none = np.zeros(0, np.int64)
-        return none.astype(np.intp), none, none, none.astype(np.intp)
-    begin, until = points[:-1], points[1:]
-    index = np.searchsorted(start, begin, side="right") - 1
-    inside = (index >= 0) & (begin < end[np.maximum(index, 0)])
-    begin, until, index = begin[inside], until[inside], index[inside]
-    seg = np.searchsorted(seg_start, begin, side="right") - 1
-    owned = (
-        (seg >= 0) & (begin < seg_end[np.maximum(seg, 0)]) if len(seg_start) else np.zeros(len(begin), bool)
-    )
-    row = np.full(len(begin), -1, np.intp)
-    row[owned] = seg_row[seg[owned]]
-    return row, begin, until, index
+    borders = kernels.distinct(borders) if len(start) else borders[:0]
+    at = np.searchsorted(start, borders, side="right") - 1
+    inside = (at >= 0) & (borders > start[np.maximum(at, 0)]) & (borders < end[np.maximum(at, 0)])
+    at, borders = at[inside], borders[inside]
+    whole = np.insert(np.arange(len(start), dtype=np.int32), at, at)
+    start, end = np.insert(start, at + 1, borders), np.insert(end, at, borders)
+    begin, until, row, window = kernels.cut(*segments, start, end)
+    return row, begin, until, whole[window]
 
 
 def _claimed(account: IdleAccount, columns: list[Any]) -> Pieces:

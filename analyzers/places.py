@@ -152,21 +152,33 @@ class Places:
     def user_frames(self, rows: AnyRows) -> Rows:
         """The nearest user frame; where there is none, the nearest of any code with a file and a line; where there
         is none either, the nearest at all (a built-in, a module); else -1."""
-        user = self.nearest(rows, self.is_user)
-        rows = np.asarray(rows, np.intp)
-        lost = np.flatnonzero((user < 0) & (rows >= 0))
+        return self.frame_of[rows].astype(np.intp)
+
+    @cached_property
+    def frame_of(self) -> Int32:
+        """`user_frames` of every row, and behind them -1 for -1. Shape (n + 1,)."""
+        frame = _with_none(kernels.inherited(self.above, self.is_user))
+        lost = np.flatnonzero(frame[:-1] < 0)
         if len(lost) and self.sample_tracks:
-            sampled = self._sampled(rows[lost])
-            found = self.nearest(sampled, self.is_user)
-            user[lost] = np.where(found >= 0, found, sampled)
-            lost = lost[user[lost] < 0]
-        for mask in (self.has_line, self.is_python) if len(lost) else ():
-            user[lost] = self.nearest(rows[lost], mask)
-            lost = lost[user[lost] < 0]
-        return user
+            sampled = self._sampled(lost)
+            found = frame[sampled]
+            frame[lost] = np.where(found >= 0, found, sampled)
+            lost = lost[frame[lost] < 0]
+        if len(lost):
+            lined = kernels.inherited(self.above, self.has_line)[lost]
+            frame[lost] = lined
+            lost = lost[lined < 0]
+        if len(lost):
+            frame[lost] = kernels.inherited(self.above, self.is_python)[lost]
+        return frame
 
     def operators(self, rows: AnyRows) -> Rows:
-        return self.nearest(rows, self.is_operator)
+        return self.operator_of[rows].astype(np.intp)
+
+    @cached_property
+    def operator_of(self) -> Int32:
+        """`operators` of every row, and behind them -1 for -1. Shape (n + 1,)."""
+        return _with_none(kernels.inherited(self.above, self.is_operator))
 
     def outer_operators(self, rows: AnyRows) -> Rows:
         """The outermost operator of the unbroken run of operators around each row, else -1."""
@@ -216,7 +228,12 @@ class Places:
         return out
 
     def annotations(self, rows: AnyRows) -> Rows:
-        return self.nearest(rows, self.is_annotation)
+        return self.annotation_of[rows].astype(np.intp)
+
+    @cached_property
+    def annotation_of(self) -> Int32:
+        """`annotations` of every row, and behind them -1 for -1. Shape (n + 1,)."""
+        return _with_none(kernels.inherited(self.above, self.is_annotation))
 
     def name(self, row: int) -> str:
         return self.timeline.name(row) if row >= 0 else ""
@@ -248,3 +265,8 @@ class Places:
             at[open_] = spans.parent[at[open_]]
             open_ = short()
         return at
+
+
+def _with_none(rows: Int32) -> Int32:
+    """A table of rows with a last place for -1."""
+    return np.append(rows, np.int32(-1))

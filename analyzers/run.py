@@ -78,6 +78,7 @@ class Run:
         self._blocks: dict[int, waits.WaitBlocks] = {}
         self._captures: dict[int, IntervalSet] = {}
         self._contention: dict[int, IntervalSet] = {}
+        self._python_time: dict[int, IntervalSet] = {}
 
     # -- what there is -----------------------------------------------------------------------------
 
@@ -352,6 +353,17 @@ class Run:
     def first_uses(self) -> npt.NDArray[np.bool_]:
         """Calls that launched the first kernel of a name. Shape (n,)."""
         return contention.first_uses(self)
+
+    @cached_property
+    def steady_calls(self) -> npt.NDArray[np.bool_]:
+        """Calls whose own time does not depend on what they are asked to do (`contention.steady_calls`). Shape (n,)."""
+        return contention.steady_calls(self)
+
+    def python_time(self, track: int) -> IntervalSet:
+        """When a thread was in Python code that runs, computed once per thread."""
+        if track not in self._python_time:
+            self._python_time[track] = contention.python_time(self, track)
+        return self._python_time[track]
 
     def contention(self, track: int) -> IntervalSet:
         """When something kept a thread from running, computed once per thread."""

@@ -69,7 +69,8 @@ KERNEL(covered, "qqqqq", 1)
 KERNEL(self_inside, "qqqqiq", 1)
 KERNEL(join, "qqqi", 1)
 KERNEL(group, "qii", 2)
-KERNEL(nearest, "ibqq", 1)
+KERNEL(inherit, "ibi", 1)
+KERNEL(cut, "qqiqqqqii", 4)
 KERNEL(flatten, "qiqqqqq", 3)
 KERNEL(order, "iqqq", 1)
 KERNEL(pick, "qihbqqq", 1)
@@ -364,7 +365,8 @@ static PyMethodDef core_methods[] = {
     {"self_inside", core_self_inside, METH_VARARGS, "self_inside(set_start, set_end, start, end, parent, out)"},
     {"join", core_join, METH_VARARGS, "join(none, left, right, out)"},
     {"group", core_group, METH_VARARGS, "group(column, ..., code, first) -> count"},
-    {"nearest", core_nearest, METH_VARARGS, "nearest(above, mask, row, out)"},
+    {"inherit", core_inherit, METH_VARARGS, "inherit(above, mask, out)"},
+    {"cut", core_cut, METH_VARARGS, "cut(seg_start, seg_end, seg_row, start, end, begin, until, row, window) -> count"},
     {"flatten", core_flatten, METH_VARARGS, "flatten(row, parent, start, dur, out_start, out_end, out_row) -> count"},
     {"order", core_order, METH_VARARGS, "order(track, start, dur, out)"},
     {"replay", core_replay, METH_VARARGS, "replay(order, params, 14 call columns, 10 op columns, 4 columns out)"},

@@ -361,26 +361,26 @@ static ptrdiff_t kernel_group(const Arrays *a) {
  * Walks over call trees
  */
 
-/* Itself or the nearest ancestor inside of the mask. No walk is longer than there are rows: `above` may lead in
- * a circle where a file says so. */
-static ptrdiff_t kernel_nearest(const Arrays *a) {
-    size_t n = a->length[0], k = a->length[2];
-    if (a->length[1] != n || a->length[3] != k) return KERNEL_MISMATCH;
+enum { UNKNOWN = -3, OPEN = -2 };
+
+/* For every row itself or the nearest ancestor inside of the mask. Parents mostly stand before their children, so one
+ * step is enough; a longer way is walked once and remembered. `above` may lead in a circle where a file says so. */
+static ptrdiff_t kernel_inherit(const Arrays *a) {
+    size_t n = a->length[0];
+    if (!fit(a, 1, 3, n) || n > INT32_MAX) return KERNEL_MISMATCH;
     const int32_t *above = a->at[0];
     const uint8_t *mask = a->at[1];
-    const int64_t *row = a->at[2];
-    int64_t *out = a->at[3];
-    for (size_t i = 0; i < k; i++) {
-        int64_t at = row[i];
-        if (i > 0 && at == row[i - 1]) { /* pieces of time come one after the other */
-            out[i] = out[i - 1];
-            continue;
-        }
-        for (size_t steps = 0; at >= 0; at = above[at]) {
-            if ((size_t)at >= n || steps++ > n) return KERNEL_MISMATCH;
-            if (mask[at]) break;
-        }
-        out[i] = at < 0 ? -1 : at;
+    int32_t *out = a->at[2];
+    for (size_t i = 0; i < n; i++) {
+        if (above[i] < -1 || above[i] >= (int64_t)n) return KERNEL_MISMATCH;
+        out[i] = mask[i] ? (int32_t)i : above[i] < 0 ? -1 : (size_t)above[i] < i ? out[above[i]] : UNKNOWN;
+    }
+    for (size_t i = 0; i < n; i++) {
+        int32_t at = (int32_t)i;
+        for (; out[at] == UNKNOWN; at = above[at]) out[at] = OPEN;
+        if (out[at] == OPEN) return KERNEL_MISMATCH;
+        int32_t found = out[at];
+        for (at = (int32_t)i; out[at] == OPEN; at = above[at]) out[at] = found;
     }
     return 0;
 }
@@ -438,6 +438,31 @@ static ptrdiff_t kernel_flatten(const Arrays *a) {
     }
     free(stack);
     return good ? (ptrdiff_t)out.count : KERNEL_MISMATCH;
+}
+
+/* Windows cut at the ends of segments; both stand in order and are disjoint. Time without a segment has row -1. */
+static ptrdiff_t kernel_cut(const Arrays *a) {
+    size_t m = a->length[0], n = a->length[3], room = a->length[5], s = 0, count = 0;
+    if (!fit(a, 1, 3, m) || a->length[4] != n || !fit(a, 6, 9, room) || n > INT32_MAX) return KERNEL_MISMATCH;
+    const int64_t *seg_start = a->at[0], *seg_end = a->at[1], *start = a->at[3], *end = a->at[4];
+    const int32_t *seg_row = a->at[2];
+    int64_t *begin = a->at[5], *until = a->at[6];
+    int32_t *row = a->at[7], *window = a->at[8];
+    for (size_t i = 0; i < n; i++) {
+        int64_t at = start[i];
+        while (s < m && seg_end[s] <= at) s++;
+        for (size_t j = s; at < end[i]; count++) {
+            int inside = j < m && seg_start[j] <= at;
+            int64_t stop = j == m ? end[i] : inside ? seg_end[j] : seg_start[j];
+            if (count == room) return KERNEL_MISMATCH;
+            begin[count] = at;
+            until[count] = at = stop < end[i] ? stop : end[i];
+            row[count] = inside ? seg_row[j] : -1;
+            window[count] = (int32_t)i;
+            j += (size_t)inside;
+        }
+    }
+    return (ptrdiff_t)count;
 }
 
 /* ---------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ in it. Time in a gap can then be attributed to classes of spans by prefix sums, 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,9 +23,9 @@ class Segments(NamedTuple):
     end_ns: Int64
     row: Int32
 
-    def only(self, mask: npt.NDArray[np.bool_]) -> IntervalSet:
-        """The segments a mask chooses, as an interval set."""
-        return intervals.union(self.start_ns[mask], self.end_ns[mask])
+    def only(self, chosen: npt.NDArray[Any]) -> IntervalSet:
+        """The segments that a mask or indices choose, as an interval set."""
+        return intervals.union(self.start_ns[chosen], self.end_ns[chosen])
 
 
 def flatten(timeline: Timeline, track: int) -> Segments:

@@ -82,7 +82,7 @@ def union(starts: Int64, ends: Int64) -> IntervalSet:
     return _kept(out_start, count), _kept(out_end, count)
 
 
-def _kept(values: Int64, count: int) -> Int64:
+def _kept(values: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
     # A view of a few items would keep the whole buffer alive.
     return values[:count] if count * 2 > len(values) else values[:count].copy()
 
@@ -152,19 +152,26 @@ def group(*columns: npt.NDArray[Any]) -> tuple[Int32, Int32]:
     return code, first[:count].copy()
 
 
-def nearest(above: Int32, mask: npt.NDArray[np.bool_], rows: npt.NDArray[Any]) -> Int64:
-    """For each row (-1 allowed) itself or its nearest ancestor inside `mask`, else -1. Shape of `rows`.
+def inherited(above: Int32, mask: npt.NDArray[np.bool_]) -> Int32:
+    """For every row itself or its nearest ancestor inside `mask`, else -1. Shape (n,).
 
-    `above`, shape (n,), is each row's parent or -1; `mask` has the same shape. Raises ValueError for rows that are
-    not there and for parents in a circle.
+    `above`, shape (n,), is each row's parent or -1; `mask` has the same shape. Raises ValueError for parents that
+    are not there or in a circle.
     """
     if core is None:
-        return kernels_py.nearest(above, mask, rows)
-    out = np.empty(len(rows), np.int64)
-    if len(rows) > 1024 and not mask.any():  # nothing to be found: no need to climb
-        return np.full(len(rows), -1, np.int64)
-    core.nearest(_i4(above), np.ascontiguousarray(mask, np.bool_), _i8(rows), out)
+        return kernels_py.inherited(above, mask)
+    out = np.empty(len(above), np.int32)
+    core.inherit(_i4(above), np.ascontiguousarray(mask, np.bool_), out)
     return out
+
+
+def nearest(above: Int32, mask: npt.NDArray[np.bool_], rows: npt.NDArray[Any]) -> Int64:
+    """The same for some rows (-1 allowed), as often as they are given. Shape of `rows`."""
+    if core is None or len(rows) * 16 < len(above):
+        return kernels_py.nearest(above, mask, rows)
+    table = np.append(inherited(above, mask), np.int32(-1))  # what -1 chooses
+    found: Int64 = table[rows].astype(np.int64)
+    return found
 
 
 def flatten(
@@ -181,6 +188,23 @@ def flatten(
     starts, ends, owners = (np.empty(2 * len(rows), np.int64) for _ in range(3))
     count = core.flatten(_i8(rows), _i4(parent), _i8(start_ns), _i8(dur_ns), starts, ends, owners)
     return _kept(starts, count), _kept(ends, count), _kept(owners, count)
+
+
+def cut(
+    seg_start: Int64, seg_end: Int64, seg_row: npt.NDArray[Any], start: Int64, end: Int64
+) -> tuple[Int64, Int64, Int32, Int32]:
+    """Windows [start, end) cut at the ends of segments: per piece its start, end, the segment's row (-1 none), and
+    the index of its window. Both stand in order of time and are disjoint; no window is empty.
+    """
+    if core is None:
+        return kernels_py.cut(seg_start, seg_end, seg_row, start, end)
+    low, high = np.searchsorted(seg_end, start, side="right"), np.searchsorted(seg_start, end, side="left")
+    room = int(2 * np.maximum(high - low, 0).sum()) + len(start)
+    begin, until = np.empty(room, np.int64), np.empty(room, np.int64)
+    row, window = np.empty(room, np.int32), np.empty(room, np.int32)
+    columns = (_i8(seg_start), _i8(seg_end), _i4(seg_row), _i8(start), _i8(end))
+    count = core.cut(*columns, begin, until, row, window)
+    return _kept(begin, count), _kept(until, count), _kept(row, count), _kept(window, count)
 
 
 def order(track: Int32, start_ns: Int64, dur_ns: Int64) -> Int64:

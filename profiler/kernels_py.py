@@ -145,6 +145,10 @@ def nearest(above: Int32, mask: npt.NDArray[np.bool_], rows: npt.NDArray[Any]) -
     raise ValueError("parents in a circle")
 
 
+def inherited(above: Int32, mask: npt.NDArray[np.bool_]) -> Int32:
+    return nearest(above, mask, np.arange(len(above))).astype(np.int32)
+
+
 def flatten(
     rows: npt.NDArray[Any], parent: Int32, start_ns: Int64, dur_ns: Int64
 ) -> tuple[Int64, Int64, Int64]:
@@ -179,6 +183,27 @@ def flatten(
         own(*stack.pop())
     columns = np.array(out, np.int64).reshape(-1, 3)
     return columns[:, 0].copy(), columns[:, 1].copy(), columns[:, 2].copy()
+
+
+def cut(
+    seg_start: Int64, seg_end: Int64, seg_row: npt.NDArray[Any], start: Int64, end: Int64
+) -> tuple[Int64, Int64, Int32, Int32]:
+    points = np.unique(np.concatenate([start, end, seg_start, seg_end]))
+    begin, until = points[:-1], points[1:]
+    window, inside = _holding(start, end, begin)
+    begin, until, window = begin[inside], until[inside], window[inside]
+    segment, owned = _holding(seg_start, seg_end, begin)
+    row = np.full(len(begin), -1, np.int32)
+    row[owned] = seg_row[segment[owned]]
+    return begin, until, row, window.astype(np.int32)
+
+
+def _holding(start: Int64, end: Int64, at: Int64) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
+    """The last of some disjoint spans that begins at or before each time, and whether it holds it."""
+    found = np.searchsorted(start, at, side="right") - 1
+    if len(start) == 0:
+        return found, np.zeros(len(at), np.bool_)
+    return found, (found >= 0) & (at < end[np.maximum(found, 0)])
 
 
 def order(track: Int32, start_ns: Int64, dur_ns: Int64) -> Int64:

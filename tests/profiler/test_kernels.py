@@ -236,8 +236,17 @@ def test_the_nearest_marked_ancestor(module: Any) -> None:
 
 @both
 def test_parents_in_a_circle_are_refused(module: Any) -> None:
+    above, mask = np.array([1, 0], np.int32), np.zeros(2, bool)
     with pytest.raises(ValueError, match=r"."):
-        module.nearest(np.array([1, 0], np.int32), np.zeros(2, bool), i8(0))
+        module.nearest(above, mask, i8(0))
+    with pytest.raises(ValueError, match=r"."):
+        kernels.inherited(above, mask)
+
+
+def test_an_ancestor_may_stand_behind() -> None:
+    # 0 hangs on 3, which hangs on 2 behind 1; 4 on 0
+    above, mask = np.array([3, 2, -1, 1, 0], np.int32), np.array([False, True, False, False, False])
+    assert kernels.inherited(above, mask).tolist() == [1, 1, -1, 1, 1]
 
 
 @both
@@ -254,6 +263,32 @@ def test_flatten_draws_the_innermost(module: Any) -> None:
     assert list(zip(*(c.tolist() for c in found), strict=True)) == [
         (0, 10, 0), (10, 20, 2), (20, 50, 0), (50, 60, 3), (60, 100, 0),
     ]  # fmt: skip
+
+
+@both
+def test_windows_are_cut_at_segments(module: Any) -> None:
+    # segments 7 at 10..20 and 8 at 20..30; windows before, over the first end, inside of one, and behind
+    row = np.array([7, 8], np.int32)
+    found = module.cut(i8(10, 20), i8(20, 30), row, i8(0, 15, 22, 40), i8(5, 22, 24, 45))
+    assert list(zip(*(c.tolist() for c in found), strict=True)) == [
+        (0, 5, -1, 0), (15, 20, 7, 1), (20, 22, 8, 1), (22, 24, 8, 2), (40, 45, -1, 3),
+    ]  # fmt: skip
+
+
+def _some_stretches(points: Any, skip: int) -> tuple[Any, Any]:
+    """Most of the stretches between times: disjoint, some with a neighbour and some without."""
+    points = np.unique(points)
+    chosen = np.arange(max(len(points) - 1, 0)) % skip > 0
+    return points[:-1][chosen], points[1:][chosen]
+
+
+@needs_core
+@settings(max_examples=200, deadline=None)
+@given(spans, spans)
+def test_twins_agree_on_cuts(rows: list[tuple[int, int, int]], others: list[tuple[int, int, int]]) -> None:
+    segments, windows = (_some_stretches(columns(r)[1], skip) for r, skip in ((rows, 3), (others, 2)))
+    row = np.arange(len(segments[0]), dtype=np.int32)
+    same(kernels.cut(*segments, row, *windows), kernels_py.cut(*segments, row, *windows))
 
 
 @both
@@ -277,6 +312,7 @@ def test_twins_agree_on_walks(rows: list[tuple[int, int, int]], choice: int) -> 
     mask = np.array([bool(choice >> (i % 60) & 1) for i in range(len(rows))], bool)
     everything = np.arange(len(rows))
     same([kernels.nearest(parent, mask, everything)], [kernels_py.nearest(parent, mask, everything)])
+    same([kernels.inherited(parent, mask)], [kernels_py.inherited(parent, mask)])
     for one in np.unique(track).tolist():
         chosen = np.flatnonzero((track == one) & mask)
         got = kernels.flatten(chosen, parent, start, dur)
@@ -386,6 +422,9 @@ def test_a_replay_refuses_references_to_nothing() -> None:
         kernels.replay(i8(1, 0), calls, ops, 4, 0)
 
 
+NO_ROOM = (i8(0), i8(0), np.zeros(1, np.int32), np.zeros(1, np.int32))
+
+
 @needs_core
 @pytest.mark.parametrize(
     "call",
@@ -396,7 +435,9 @@ def test_a_replay_refuses_references_to_nothing() -> None:
         lambda core: core.union(b"12345678", b"12345678", b"12345678", b"12345678"),
         lambda core: core.covered(i8(1), i8(2), i8(3), i8(4), np.zeros(1, np.int32)),
         lambda core: core.join(i8(), i8(1), i8(1), np.zeros(1, np.int32)),
-        lambda core: core.nearest(np.array([-1], np.int32), np.zeros(1, bool), i8(7), i8(0)),
+        lambda core: core.inherit(np.array([1], np.int32), np.zeros(1, bool), np.zeros(1, np.int32)),
+        lambda core: core.inherit(np.array([-2], np.int32), np.zeros(1, bool), np.zeros(1, np.int32)),
+        lambda core: core.cut(i8(0), i8(1), np.zeros(1, np.int32), i8(0), i8(2), *NO_ROOM),
         lambda core: core.flatten(i8(5), np.zeros(1, np.int32), i8(1), i8(1), i8(0), i8(0), i8(0)),
         lambda core: core.order(np.array([-1], np.int32), i8(1), i8(1), i8(0)),
     ],
