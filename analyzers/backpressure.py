@@ -109,7 +109,7 @@ def _waited(run: Run, view: DeviceView, calls: Any) -> int:
         rows = run.timeline.track_rows(track)
         waits = rows.start + np.flatnonzero(run.is_wait[rows])
         spans = run.timeline.spans
-        total += int(intervals.covered(view.busy, spans.start_ns[waits], spans.end_ns[waits]).sum())
+        total += int(intervals.covered(view.busy, spans.start_ns[waits], spans.end_at(waits)).sum())
     return total
 
 

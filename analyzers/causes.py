@@ -123,14 +123,14 @@ def _times(run: Run, loss: Loss, cause: Cause) -> dict[int, IntervalSet]:
         elif cause == Cause.ALLOCATOR:
             rows = run.timeline.track_rows(track)
             mine = rows.start + np.flatnonzero(causes.is_allocator[rows])
-            out[track] = intervals.union(spans.start_ns[mine], spans.end_ns[mine])
+            out[track] = intervals.union(spans.start_ns[mine], spans.end_at(mine))
         else:
             pieces = account.pieces
             mine = np.flatnonzero((pieces.cause == cause) & np.isin(pieces.gap, loss.gaps))
             mine = mine[account.track[pieces.gap[mine]] == track]
             rows_of = np.unique(pieces.row[mine][pieces.row[mine] >= 0])
             # of the spans themselves only what lies between two steps is the scheduler's
-            whole = intervals.union(spans.start_ns[rows_of], spans.end_ns[rows_of])
+            whole = intervals.union(spans.start_ns[rows_of], spans.end_at(rows_of))
             out[track] = intervals.intersect(whole, run.between_steps) if run.steps else whole
     return out
 

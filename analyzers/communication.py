@@ -197,7 +197,7 @@ class Communication:
         waits = tasks[self._is_wait[self._on(self._tasks, key)]]
         data = moved.rows[self._on(moved.rows, key)]
         rdma = np.array(["RDMA" in t or "ROCE" in t for t in moved.transports])
-        start, end = spans.start_ns[self.rows[mine]], spans.end_ns[self.rows[mine]]
+        start, end = spans.start_ns[self.rows[mine]], spans.end_at(self.rows[mine])
         order = np.argsort(start, kind="stable")
         mine, start, end = mine[order], start[order], end[order]
         # of operations that run at the same time the tasks cannot be told apart
@@ -207,8 +207,8 @@ class Communication:
         remote = remote[self._on(remote, key)]
         told = alone & (_inside(start, end, spans.start_ns[tasks]) > 0)
         told &= _inside(start, end, spans.start_ns[remote]) == 0
-        busy = intervals.union(spans.start_ns[data], spans.end_ns[data])
-        waiting = intervals.subtract(intervals.union(spans.start_ns[waits], spans.end_ns[waits]), busy)
+        busy = intervals.union(spans.start_ns[data], spans.end_at(data))
+        waiting = intervals.subtract(intervals.union(spans.start_ns[waits], spans.end_at(waits)), busy)
         at = mine[told]
         split.wait_ns[at] = intervals.covered(waiting, start[told], end[told])
         split.by_tasks[at] = True
@@ -367,7 +367,7 @@ class Communication:
         ranks = np.array([t.rank for t in self.run.timeline.tracks], np.int64)[spans.track[moved.rows]]
         for rank in np.unique(ranks).tolist():
             rows = moved.rows[ranks == rank]
-            any_ = intervals.length(intervals.union(spans.start_ns[rows], spans.end_ns[rows]))
+            any_ = intervals.length(intervals.union(spans.start_ns[rows], spans.end_at(rows)))
             out[rank] = any_ / max(int(moved.dur_ns[ranks == rank].sum()), 1)
         return out
 
@@ -423,7 +423,7 @@ class Communication:
         """The same as spans of the timeline, each under its own name."""
         timeline, spans = self.run.timeline, self.run.timeline.spans
         return tuple(
-            Evidence(int(spans.track[r]), int(spans.start_ns[r]), int(spans.end_ns[r]), timeline.name(r)[:60])
+            Evidence(int(spans.track[r]), int(spans.start_ns[r]), int(spans.end_at(r)), timeline.name(r)[:60])
             for r in self.longest(rank)
         )
 

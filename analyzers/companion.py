@@ -204,7 +204,7 @@ class Companion:
         spans = self.timeline.spans
         rows = self.timeline.rows(Kind.ANNOTATION)
         rows = rows[
-            (spans.track[rows] == track) & (spans.start_ns[rows] <= at_ns) & (spans.end_ns[rows] > at_ns)
+            (spans.track[rows] == track) & (spans.start_ns[rows] <= at_ns) & (spans.end_at(rows) > at_ns)
         ]
         for row in rows[::-1].tolist():
             found = _BUCKET.match(self.timeline.name(row))

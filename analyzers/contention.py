@@ -260,7 +260,7 @@ def queue_wait(run: Run, track: int) -> tuple[int, int] | None:
     rows = run.timeline.track_rows(track)
     operators = np.flatnonzero(run.timeline.of_kind(Kind.OPERATOR)[rows]) + rows.start
     begin = int(run.timeline.spans.start_ns[operators].min()) if len(operators) else int(times[0])
-    end = int(run.timeline.spans.end_ns[operators].max()) if len(operators) else int(times[-1])
+    end = int(run.timeline.spans.end_at(operators).max()) if len(operators) else int(times[-1])
     low = max(int(np.searchsorted(times, begin, side="right")) - 1, 0)
     high = min(int(np.searchsorted(times, end, side="left")), len(times) - 1)
     if high <= low:

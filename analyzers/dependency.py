@@ -62,18 +62,18 @@ class StreamWaits:
         copies = view.rows[view.kind == Kind.MEMCPY]
         call = spans.launch_row[copies]
         copies = copies[~((call >= 0) & self.run.is_wait[np.maximum(call, 0)])]
-        exposed = intervals.covered(view.exposed_memcpy, spans.start_ns[copies], spans.end_ns[copies])
+        exposed = intervals.covered(view.exposed_memcpy, spans.start_ns[copies], spans.end_at(copies))
         copies, exposed = copies[exposed > 0], exposed[exposed > 0]
-        at = np.searchsorted(spans.start_ns[work], spans.end_ns[copies], side="left")
+        at = np.searchsorted(spans.start_ns[work], spans.end_at(copies), side="left")
         known = at < len(work)
         copies, exposed, at = copies[known], exposed[known], at[known]
         kernel = work[at]
         launch = spans.launch_row[kernel]
-        waited = (launch >= 0) & (spans.start_ns[np.maximum(launch, 0)] < spans.end_ns[copies])
+        waited = (launch >= 0) & (spans.start_ns[np.maximum(launch, 0)] < spans.end_at(copies))
         waited &= spans.track[kernel] != spans.track[copies]
-        waited &= spans.start_ns[kernel] - spans.end_ns[copies] < NEAR_NS
+        waited &= spans.start_ns[kernel] - spans.end_at(copies) < NEAR_NS
         since = np.maximum(spans.start_ns[copies], spans.start_ns[np.maximum(launch, 0)])
-        length = np.minimum(exposed, spans.end_ns[copies] - since)
+        length = np.minimum(exposed, spans.end_at(copies) - since)
         waited &= length > 0
         return kernel[waited], length[waited], copies[waited]
 

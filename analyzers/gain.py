@@ -79,7 +79,7 @@ def _operators_of(run: Run, rows: list[int]) -> list[tuple[int, IntervalSet, flo
     mine, mine_count = np.unique(outer[outer >= 0], return_counts=True)
     alone = mine[mine_count == count[np.searchsorted(every, mine)]] if len(every) else mine[:0]
     return [
-        (track, intervals.union(spans.start_ns[at], spans.end_ns[at]), 0.0)
+        (track, intervals.union(spans.start_ns[at], spans.end_at(at)), 0.0)
         for track in np.unique(spans.track[alone]).tolist()
         if len(at := alone[spans.track[alone] == track])
     ]

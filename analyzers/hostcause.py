@@ -104,7 +104,7 @@ class HostCauses:
                 rows = rows[[tracks[int(t)].process == process for t in spans.track[rows]]]
             else:
                 rows = rows[spans.track[rows] == track]
-            found = intervals.union(spans.start_ns[rows], spans.end_ns[rows])
+            found = intervals.union(spans.start_ns[rows], spans.end_at(rows))
             if what == "compile":
                 found = _joined(found, self.run.captures(track))
             self._sets[key] = found

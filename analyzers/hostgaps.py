@@ -75,7 +75,7 @@ class HostView:
     def _gaps(self, track: int) -> HostGaps:
         spans = self.run.timeline.spans
         rows = self._operators(track)
-        busy = intervals.union(spans.start_ns[rows], spans.end_ns[rows])
+        busy = intervals.union(spans.start_ns[rows], spans.end_at(rows))
         start, end = self._recorded(intervals.subtract(intervals.gaps(busy), self._elsewhere(track)))
         following = rows[np.minimum(np.searchsorted(spans.start_ns[rows], end, side="left"), len(rows) - 1)]
         return HostGaps(
@@ -87,7 +87,7 @@ class HostView:
         tracks, spans = self.run.timeline.tracks, self.run.timeline.spans
         others = [t for t in self.threads if t != track and tracks[t].process == tracks[track].process]
         rows = np.concatenate([self._operators(t) for t in others]) if others else np.zeros(0, np.intp)
-        return intervals.union(spans.start_ns[rows], spans.end_ns[rows])
+        return intervals.union(spans.start_ns[rows], spans.end_at(rows))
 
     def _recorded(self, gaps: IntervalSet) -> IntervalSet:
         """Gaps inside of operator windows: between two windows nothing was to be seen."""

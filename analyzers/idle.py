@@ -243,7 +243,7 @@ class IdleAccount:
     def _inside_graph_call(self) -> Bool:
         """Gaps in a replay whose launch call had not returned: the call feeds the device as it goes."""
         gaps, launch = self.view.gaps, np.maximum(self.view.gaps.launch, 0)
-        running = self.run.timeline.spans.end_ns[launch] > gaps.start_ns
+        running = self.run.timeline.spans.end_at(launch) > gaps.start_ns
         return np.asarray(
             (gaps.launch >= 0) & (gaps.gap_class != HOST) & self.run.is_graph_launch[launch] & running,
             np.bool_,
@@ -260,7 +260,7 @@ class IdleAccount:
         if waits is not None and self.run.can_depend:
             seen = intervals.covered(waits, gaps.start_ns, gaps.end_ns)
             out[2 * seen < gaps.dur_ns] = Cause.QUEUE_LATENCY
-            open_ = self.run.timeline.spans.end_ns[np.maximum(gaps.launch, 0)] >= gaps.end_ns
+            open_ = self.run.timeline.spans.end_at(np.maximum(gaps.launch, 0)) >= gaps.end_ns
             out[(gaps.launch >= 0) & open_] = Cause.LAUNCH_PATH
         return out
 
@@ -277,7 +277,7 @@ class IdleAccount:
         rows = timeline.rows(Kind.DEVICE_WAIT)
         mine = np.array([(t.rank, t.device) in home for t in timeline.tracks], bool)
         rows = rows[mine[spans.track[rows]]]
-        return intervals.union(spans.start_ns[rows], spans.end_ns[rows]) if len(rows) else None
+        return intervals.union(spans.start_ns[rows], spans.end_at(rows)) if len(rows) else None
 
     @cached_property
     def _at_edge(self) -> Bool:
@@ -305,7 +305,7 @@ class IdleAccount:
         gaps, spans = self.view.gaps, self.run.timeline.spans
         launch = gaps.launch[host].astype(np.intp)
         begin, end = self.host_end_ns[host], gaps.end_ns[host]
-        returned = np.clip(spans.end_ns[launch], begin, end)
+        returned = np.clip(spans.end_at(launch), begin, end)
         late = end - returned >= QUEUED_SHORT_NS
         graph = self.run.is_graph_launch[launch]
         copy = self.run.is_wait[launch] & self.run.is_copy_call[launch]

@@ -56,7 +56,7 @@ class Pace:
         gaps, spans = self.account.view.gaps, self.run.timeline.spans
         host = self.account.host_end_ns - gaps.start_ns
         launch = np.maximum(gaps.launch, 0)
-        inside = np.minimum(spans.end_ns[launch], gaps.end_ns) - self.account.host_end_ns
+        inside = np.minimum(spans.end_at(launch), gaps.end_ns) - self.account.host_end_ns
         slow = (inside >= STALL_CEILING_NS) & (gaps.launch >= 0) & ~self.run.is_graph_launch[launch]
         return np.asarray(self.account.is_host & ((host >= self.limit_ns) | slow), np.bool_)
 

@@ -86,7 +86,7 @@ def without_stalls(run: Run, loss: Loss, places: Rows) -> Change:
         row = np.maximum(places[mine], 0)
         known = places[mine] >= 0
         begin = np.where(known, np.maximum(begin, spans.start_ns[row]), begin)
-        until = np.where(known, np.minimum(until, spans.end_ns[row]), until)
+        until = np.where(known, np.minimum(until, spans.end_at(row)), until)
         pieces = account.pieces
         others = np.isin(pieces.gap, mine) & ~np.isin(pieces.cause, [int(c) for c in HOST_WORK])
         kept = intervals.union(pieces.start_ns[others], pieces.end_ns[others])
@@ -100,7 +100,7 @@ def _call_before(run: Run, track: int, until: npt.NDArray[np.int64]) -> npt.NDAr
     calls = rows.start + np.flatnonzero((run.is_launch | run.is_wait)[rows])
     spans = run.timeline.spans
     at = np.searchsorted(spans.start_ns[calls], until, side="left") - 1
-    ends = spans.end_ns[calls[np.maximum(at, 0)]] if len(calls) else until
+    ends = spans.end_at(calls[np.maximum(at, 0)]) if len(calls) else until
     return np.where(at >= 0, np.minimum(ends, until), np.iinfo(np.int64).min // 4)
 
 
@@ -124,7 +124,7 @@ def without_waits(run: Run, blocks: WaitBlocks, chosen: Rows) -> Change:
     calls = calls[np.isin(run.places.calling_operators(calls), outer)]
     launch = spans.launch_row[run.whole.rows]
     gone = run.whole.rows[np.isin(launch, np.concatenate([waits, calls]))]
-    times = intervals.union(spans.start_ns[outer], spans.end_ns[outer])
+    times = intervals.union(spans.start_ns[outer], spans.end_at(outer))
     return Change(
         no_wait={int(r) for r in np.concatenate([waits, calls])},
         op_factor={int(r): 0.0 for r in gone},

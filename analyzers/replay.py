@@ -244,7 +244,7 @@ class Replay:
                 self.timeline.track_rows(int(track)).start, self.timeline.track_rows(int(track)).stop
             )
             spans = self.timeline.spans
-            active = intervals.union(spans.start_ns[rows], spans.end_ns[rows])
+            active = intervals.union(spans.start_ns[rows], spans.end_at(rows))
             busy = intervals.covered(active, self.host_from[mine], self.call_start[mine])
             out[mine] = (2 * busy < self.host_ns[mine]) | (self.prev_call[mine] < 0)
         return out

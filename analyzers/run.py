@@ -285,7 +285,7 @@ class Run:
                 continue
             thread = self.timeline.track_rows(int(spans.track[row]))
             others = spans.start_ns[thread][work[thread]]
-            out[row] = len(others) == 0 or spans.start_ns[row] > others[-1] or spans.end_ns[row] <= others[0]
+            out[row] = len(others) == 0 or spans.start_ns[row] > others[-1] or spans.end_at(row) <= others[0]
         return out
 
     @cached_property
@@ -347,7 +347,7 @@ class Run:
         """When the profiler itself was at work."""
         rows = self.timeline.rows(Kind.OVERHEAD)
         spans = self.timeline.spans
-        return intervals.union(spans.start_ns[rows], spans.end_ns[rows])
+        return intervals.union(spans.start_ns[rows], spans.end_at(rows))
 
     @cached_property
     def first_uses(self) -> npt.NDArray[np.bool_]:
@@ -401,8 +401,8 @@ class Run:
                 rows.start + np.flatnonzero(self.timeline.match_names(test, runtime)[rows])
                 for test in (hostwords.is_capture_begin, hostwords.is_capture_end)
             )
-            last = int(spans.end_ns[rows].max()) if rows.stop > rows.start else 0
-            closes = np.append(spans.end_ns[ends], last)
+            last = int(spans.end_at(rows).max()) if rows.stop > rows.start else 0
+            closes = np.append(spans.end_at(ends), last)
             start = spans.start_ns[begins]
             self._captures[track] = intervals.union(start, closes[np.searchsorted(closes, start)])
         return self._captures[track]
@@ -448,7 +448,7 @@ class Run:
         if len(rows) == 0:
             return 0, 0
         spans = self.timeline.spans
-        return int(spans.start_ns[rows].min()), int(spans.end_ns[rows].max())
+        return int(spans.start_ns[rows].min()), int(spans.end_at(rows).max())
 
     # -- steps -------------------------------------------------------------------------------------
 

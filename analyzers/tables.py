@@ -90,7 +90,7 @@ def _device_work(run: Run, series: PhaseSeries) -> Row:
     at[linked] = run.step_index(series, spans.start_ns[launch[linked]])
     mine = at >= series.warm_up
     count = max(len(series.steps) - series.warm_up, 1)
-    busy = intervals.length(intervals.union(spans.start_ns[rows[mine]], spans.end_ns[rows[mine]]))
+    busy = intervals.length(intervals.union(spans.start_ns[rows[mine]], spans.end_at(rows[mine])))
     return {
         "device_busy_ns_per_step": busy // count,
         "device_events_per_step": round(float(mine.sum()) / count, 1),

@@ -75,7 +75,7 @@ def wait_blocks(run: Run, track: int) -> WaitBlocks:
     waits = waits[run.places.nearest(spans.parent[waits].astype(np.intp), run.is_wait) < 0]
     around = run.places.calling_operators(waits)
     outer = np.where(around >= 0, around, waits)
-    start, end = spans.start_ns[outer], np.maximum(spans.end_ns[outer], spans.end_ns[waits])
+    start, end = spans.start_ns[outer], np.maximum(spans.end_at(outer), spans.end_at(waits))
     launches = rows.start + np.flatnonzero((run.is_launch & ~run.is_copy_call)[rows])
     launches = launches[~np.isin(run.places.calling_operators(launches), outer)]
     before = np.searchsorted(spans.start_ns[launches], start, side="left")
@@ -199,7 +199,7 @@ def is_wait(run: Run) -> Bool:
     copies = run.timeline.rows(Kind.MEMCPY)
     copies = copies[spans.launch_row[copies] >= 0]
     call = spans.launch_row[copies].astype(np.intp)
-    done = spans.end_ns[call] >= spans.end_ns[copies]
+    done = spans.end_at(call) >= spans.end_at(copies)
     covers = np.zeros(len(spans), bool)
     covers[call[done]] = True
     # a pinned, asynchronous copy of some bytes may happen to end before its call returns
@@ -216,7 +216,7 @@ def copy_waiters(run: Run) -> Int32:
     copies = copies[spans.launch_row[copies] >= 0]
     out = np.full(len(spans), -1, np.int32)
     out[copies] = spans.launch_row[copies]
-    own = spans.end_ns[out[copies]] >= spans.end_ns[copies]
+    own = spans.end_at(out[copies]) >= spans.end_at(copies)
     copies = copies[~own & (spans.dur_ns[copies] >= COPY_NS)]
     asked = submitters(spans, out[copies].astype(np.intp))
     syncs = np.flatnonzero(run.is_sync)
@@ -226,6 +226,6 @@ def copy_waiters(run: Run) -> Int32:
     operator = run.places.operators(sync)
     same = (operator >= 0) & (spans.track[sync] == spans.track[asked])
     same &= spans.start_ns[np.maximum(operator, 0)] <= spans.start_ns[asked]
-    same &= spans.end_ns[sync] >= spans.end_ns[copies]
+    same &= spans.end_at(sync) >= spans.end_at(copies)
     out[copies[same]] = sync[same]
     return out

@@ -272,7 +272,7 @@ class _Export:
         on_device = np.array([t.role == "device" for t in self.timeline.tracks] or [False])[
             spans.track[to_row]
         ]
-        inside = (end == spans.start_ns[to_row]) | (on_device & (end < spans.end_ns[to_row]))
+        inside = (end == spans.start_ns[to_row]) | (on_device & (end < spans.end_at(to_row)))
         position = self._file_position()
         good = inside & ((end > start) | (position[from_row] < position[to_row]))
         from_row, to_row, name, start, end = (c[good] for c in (from_row, to_row, name, start, end))

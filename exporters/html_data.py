@@ -414,7 +414,7 @@ class _Packer:
             top = np.flatnonzero(spans.depth == 0)
             host = np.array([t.role == "host" for t in self.timeline.tracks] or [False])
             top = top[host[spans.track[top]]]
-            lines = [("host", intervals.union(spans.start_ns[top], spans.end_ns[top]))]
+            lines = [("host", intervals.union(spans.start_ns[top], spans.end_at(top)))]
         width = np.maximum(np.diff(edges), 1)
         return [
             {

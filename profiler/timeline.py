@@ -316,6 +316,10 @@ class Spans:
             return self.start_ns + self.dur_ns
         return self._frozen_end_ns
 
+    def end_at(self, rows: Any) -> Int64:
+        """The ends of some rows, by index, mask or slice; costs what they cost."""
+        return np.asarray(self.start_ns[rows] + self.dur_ns[rows], np.int64)
+
     @cached_property
     def _frozen_end_ns(self) -> Int64:
         end: Int64 = self.start_ns + self.dur_ns

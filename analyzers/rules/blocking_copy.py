@@ -71,7 +71,7 @@ def _device(run: Run, account: IdleAccount, limits: Limits) -> Iterator[tuple[Fi
     steady = run.is_steady(account.host_end_ns[pieces.gap])
     copies = account.view.rows[account.view.kind == Kind.MEMCPY]
     calls = run.copy_waiters[copies]
-    exposed = intervals.covered(account.view.exposed_memcpy, spans.start_ns[copies], spans.end_ns[copies])
+    exposed = intervals.covered(account.view.exposed_memcpy, spans.start_ns[copies], spans.end_at(copies))
     for track in np.unique(spans.track[calls[calls >= 0]]).tolist():
         blocks = run.wait_blocks(track)
         for key in np.unique(blocks.key[blocks.is_copy]).tolist():
@@ -143,7 +143,7 @@ def _finding(
             Evidence(
                 int(spans.track[r]),
                 int(spans.start_ns[r]),
-                int(spans.end_ns[r]),
+                int(spans.end_at(r)),
                 run.timeline.name(int(r))[:80],
             )
             for r in longest.tolist()

@@ -96,7 +96,7 @@ def _device(run: Run, view: DeviceView, limits: Limits) -> Iterator[Finding]:
     spans = run.timeline.spans
     rows = view.rows[view.kind == Kind.COLLECTIVE]
     rows = rows[run.is_steady(spans.start_ns[rows])]
-    exposed = intervals.covered(view.exposed_collective, spans.start_ns[rows], spans.end_ns[rows])
+    exposed = intervals.covered(view.exposed_collective, spans.start_ns[rows], spans.end_at(rows))
     names = spans.name[rows]
     kinds = {int(c): base_name(run.timeline.strings[int(c)]) for c in np.unique(names)}
     for kind in sorted(set(kinds.values())):
@@ -147,7 +147,7 @@ def _finding(
         ),
         advice=_advice(told, late, paired),
         evidence=tuple(
-            Evidence(int(spans.track[r]), int(spans.start_ns[r]), int(spans.end_ns[r]), name[:60])
+            Evidence(int(spans.track[r]), int(spans.start_ns[r]), int(spans.end_at(r)), name[:60])
             for r in longest.tolist()
         ),
         facts=facts,

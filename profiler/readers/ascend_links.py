@@ -225,7 +225,7 @@ def device_ranges(
     made = spans.start_ns[call] + timeline.origin_ns
     order = np.argsort(made, kind="stable")
     rows, made = rows[order], made[order]
-    start, end = spans.start_ns[rows] + timeline.origin_ns, spans.end_ns[rows] + timeline.origin_ns
+    start, end = spans.start_ns[rows] + timeline.origin_ns, spans.end_at(rows) + timeline.origin_ns
     out: dict[int, tuple[int, int]] = {}
     for step, (low, high) in sorted(host_steps.items(), key=lambda item: item[1]):
         a, b = np.searchsorted(made, low, side="left"), np.searchsorted(made, high, side="right")
@@ -293,7 +293,7 @@ def _holes_after(timeline: Timeline, started: Int64) -> tuple[Int64, Int64]:
     """Holes in the device's work that begin after some graph replay began."""
     spans = timeline.spans
     work = timeline.rows(*DEVICE_WORK)
-    starts, ends = intervals.gaps(intervals.union(spans.start_ns[work], spans.end_ns[work]))
+    starts, ends = intervals.gaps(intervals.union(spans.start_ns[work], spans.end_at(work)))
     last = np.searchsorted(started, ends, side="left") - 1
     starts = np.where(last >= 0, np.maximum(starts, started[np.maximum(last, 0)]), starts)
     keep = (last >= 0) & (ends - starts >= GRAPH_HOLE_NS)
