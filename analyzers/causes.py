@@ -10,8 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 from stallscope.analyzers.finding import Finding
-from stallscope.analyzers.idle import Cause, IdleAccount
-from stallscope.analyzers.losses import ONCE_TEXT, Loss, amount, evidence, joined, losses, per_step, widest
+from stallscope.analyzers.idle import Cause
+from stallscope.analyzers.losses import (
+    ONCE_TEXT,
+    Loss,
+    amount,
+    cause_losses,
+    evidence,
+    joined,
+    per_step,
+    widest,
+)
 from stallscope.analyzers.pricing import price, without_times
 from stallscope.analyzers.units import count, duration, share
 from stallscope.profiler import intervals
@@ -44,37 +53,23 @@ def cause_findings(
     min_share: float,
     *,
     together: bool = False,
-    rows: Callable[[IdleAccount], Rows] | None = None,
     steady: bool = True,
 ) -> Iterator[Finding]:
     """One finding per place (or one in all, if `together`) whose idle time of a cause is a share of the span.
 
-    A finding over several places stands at the one that costs most and lists the next. `rows` chooses the host
-    row that stands for each piece, the innermost span unless given.
+    A finding over several places stands at the one that costs most and lists the next.
     """
     if not together:
-        for loss, devices in widest(_losses(run, a, cause, rows, steady) for a in run.idle.values()):
+        for loss, devices in widest(cause_losses(run, a, cause, steady=steady) for a in run.idle.values()):
             if loss.share >= min_share:
                 yield _finding(run, cause, loss, devices, text, [])
         return
-    by_device = [_losses(run, a, cause, rows, steady) for a in run.idle.values()]
+    by_device = [cause_losses(run, a, cause, steady=steady) for a in run.idle.values()]
     most = max(by_device, key=lambda found: sum(x.lost_ns for x in found), default=[])
     if most:
         whole = joined(most)
         if whole.share >= min_share:
             yield _finding(run, cause, whole, [whole.account.view.device], text, most)
-
-
-def _losses(
-    run: Run,
-    account: IdleAccount,
-    cause: Cause,
-    rows: Callable[[IdleAccount], Rows] | None,
-    steady: bool,
-) -> list[Loss]:
-    pieces = account.pieces
-    chosen = rows(account) if rows is not None else pieces.row
-    return losses(run, account, pieces.cause == cause, chosen, steady=steady)
 
 
 def _finding(
@@ -125,9 +120,10 @@ def _times(run: Run, loss: Loss, cause: Cause) -> dict[int, IntervalSet]:
             mine = rows.start + np.flatnonzero(causes.is_allocator[rows])
             out[track] = intervals.union(spans.start_ns[mine], spans.end_at(mine))
         else:
-            pieces = account.pieces
-            mine = np.flatnonzero((pieces.cause == cause) & np.isin(pieces.gap, loss.gaps))
-            mine = mine[account.track[pieces.gap[mine]] == track]
+            pieces, index = account.pieces, run.idle_index[account.view.device]
+            asked = np.zeros(len(account.view.gaps), np.bool_)
+            asked[loss.gaps] = True
+            mine = index.inside(asked & (account.track == track), index.of(cause))
             rows_of = np.unique(pieces.row[mine][pieces.row[mine] >= 0])
             # of the spans themselves only what lies between two steps is the scheduler's
             whole = intervals.union(spans.start_ns[rows_of], spans.end_at(rows_of))

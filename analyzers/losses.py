@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from stallscope.analyzers.finding import Evidence
-from stallscope.analyzers.idle import IdleAccount
+from stallscope.analyzers.idle import Cause, IdleAccount
 from stallscope.analyzers.places import Place
 from stallscope.analyzers.units import duration
-from stallscope.profiler import kernels
-from stallscope.profiler.timeline import Int64
+from stallscope.profiler.timeline import Int32, Int64
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Rows = npt.NDArray[np.intp]
 AnyRows = npt.NDArray[np.signedinteger[Any]]
 MOST_PLACES = 128
-"""Places told apart; of more than this none is worth a finding."""
+"""Places told apart; of more than this none is worth a finding. Fits a byte."""
 
 ONCE = 0.9
 ONCE_TEXT = " Nearly all of it is one gap, so it may be a first use (a library that starts, memory that grows) and not come again."
@@ -33,21 +33,56 @@ EVIDENCE = 5
 
 @dataclass(frozen=True)
 class Loss:
-    """Idle time of one device behind one place.
+    """Idle time of one device behind one place: that of `row`, the host row behind the longest of its `pieces`.
 
-    `gap_ns` is the time lost in each of `gaps` (indices into the device's gaps, by length), `by_phase`
-    the same sums by phase of the step the launch belongs to. `here_ns` is the part lost at `place` itself where losses
-    of several places were joined, else -1.
+    `joins` are the losses it puts together, if it does, the costliest first; `here_ns` is then the part lost at its own
+    place, else -1.
     """
 
-    place: Place
-    row: int
     account: IdleAccount
+    row: int
     lost_ns: int
-    gaps: Rows
-    gap_ns: Int64
-    by_phase: dict[str, int]
+    pieces: Rows
+    joins: tuple[Loss, ...] = ()
     here_ns: int = -1
+
+    @cached_property
+    def place(self) -> Place:
+        return self.account.run.places.place(self.row) if self.row >= 0 else Place()
+
+    @property
+    def gaps(self) -> Rows:
+        """Indices into the device's gaps, by the time lost in them, the longest first."""
+        return self._by_gap[0]
+
+    @property
+    def gap_ns(self) -> Int64:
+        """The time lost in each of `gaps`."""
+        return self._by_gap[1]
+
+    @cached_property
+    def _by_gap(self) -> tuple[Rows, Int64]:
+        pieces = self.account.pieces
+        gap = pieces.gap[self.pieces]
+        heads = np.flatnonzero(np.append(True, gap[1:] != gap[:-1]))
+        lengths = np.add.reduceat(pieces.lengths(self.pieces), heads)
+        order = np.argsort(-lengths, kind="stable")
+        return gap[heads[order]].astype(np.intp), lengths[order]
+
+    @cached_property
+    def by_phase(self) -> dict[str, int]:
+        """The time lost by phase of the step the launch belongs to."""
+        out: dict[str, int] = {}
+        for part in self.joins:
+            for name, ns in part.by_phase.items():
+                out[name] = out.get(name, 0) + ns
+        if self.joins:
+            return out
+        run, (gaps, lengths) = self.account.run, self._by_gap
+        phase, names = run.phase_codes(self.account.host_end_ns[gaps])
+        for code in np.unique(phase[phase >= 0]).tolist():
+            out[names[code]] = int(lengths[phase == code].sum())
+        return dict(sorted(out.items()))
 
     @property
     def phase(self) -> str:
@@ -69,66 +104,79 @@ class Loss:
 def losses(
     run: Run,
     account: IdleAccount,
-    mask: npt.NDArray[np.bool_],
-    rows: AnyRows,
-    keys: Sequence[Rows] | None = None,
+    chosen: Rows,
+    rows: AnyRows | None = None,
+    codes: Int32 | None = None,
     *,
     steady: bool = True,
     most: int = MOST_PLACES,
 ) -> list[Loss]:
-    """Sum the masked pieces of an account by the place of `rows` (one host row per piece, -1 none).
+    """Sum some pieces of an account (their numbers, ascending) by the place of their host rows.
 
-    Pieces of warm-up steps are left out if `steady`. Places are equal when user frame, operator and annotation have
-    equal names; other `keys` (one number per piece) may be given. The `most` largest come, the largest first.
+    `rows` and `codes` have an entry per chosen piece: its host row (-1 none), the innermost span unless given, and a
+    number, equal where the place is (`Run.place_codes` unless given). Pieces of warm-up steps are left out if `steady`.
+    The `most` largest come, at most 128, the largest first, of equal ones that which comes first.
     """
+    index = run.idle_index[account.view.device]
     pieces = account.pieces
-    if steady:
-        mask = mask & run.is_steady(account.host_end_ns[pieces.gap])
-    chosen = np.flatnonzero(mask)
+    if steady and not index.all_steady:
+        keep = index.steady.take(pieces.gap.take(chosen))
+        chosen, rows, codes = chosen[keep], *(None if x is None else x[keep] for x in (rows, codes))
     if len(chosen) == 0:
         return []
-    parts = [k[chosen] for k in keys] if keys is not None else place_keys(run, rows[chosen])
-    label, _ = kernels.group(*parts)
-    order = np.argsort(label, kind="stable")
-    heads = np.flatnonzero(np.append(True, np.diff(label[order]) != 0))
-    sums = np.add.reduceat(pieces.lengths(chosen[order]), heads)
-    bounds = np.append(heads, len(order))
+    if rows is None:
+        rows = pieces.row.take(chosen)
+    if codes is None:
+        codes = run.place_codes(rows)
+    lengths = pieces.lengths(chosen)
     out = []
-    for k in np.argsort(-sums, kind="stable")[:most].tolist():
-        mine = chosen[order[bounds[k] : bounds[k + 1]]]
-        longest = mine[int(np.argmax(pieces.lengths(mine)))]
-        out.append(_loss(run, account, mine, int(rows[longest])))
+    for mine in _largest(codes, lengths, most):
+        took = lengths[mine]
+        longest = mine[int(np.argmax(took))]
+        out.append(Loss(account, int(rows[longest]), int(took.sum()), chosen[mine]))
     return out
 
 
-def place_keys(run: Run, rows: AnyRows) -> list[Rows]:
-    """Name codes of user frame, where there is none of the operator, and where there is neither of the range. Shape (p,)
-    each. An operator in numbered steps is one place; what is known by its step alone stays apart: that is no place."""
-    places, name = run.places, run.timeline.spans.name
-    at, first = kernels.group(rows)
-    distinct = rows[first]
-    parts, has = [], np.zeros(len(distinct), bool)
-    for find in (places.user_frames, places.operators, places.annotations):
-        found = find(distinct)
-        parts.append(np.where(~has & (found >= 0), name[np.maximum(found, 0)], -1).astype(np.intp))
-        has |= found >= 0
-    return [p[at] for p in parts]
+def _largest(codes: Int32, lengths: Int64, most: int) -> Iterator[Rows]:
+    """Of the `most` numbers with the largest sums of lengths, where each stands, ascending."""
+    sums = exact_sums(codes, lengths)
+    count = np.bincount(codes)
+    known = np.flatnonzero(count)
+    first = np.empty(len(count), np.int32)
+    first[codes[::-1]] = np.arange(
+        len(codes) - 1, -1, -1, dtype=np.int32
+    )  # of several the last one written stays
+    top = known[np.lexsort((first[known], -sums[known]))[:most]]
+    rank = np.full(len(count), len(top), np.uint8)
+    rank[top] = np.arange(len(top))
+    order = np.argsort(rank.take(codes), kind="stable")  # of one byte: a count, no comparisons
+    at = 0
+    for size in count[top].tolist():
+        yield order[at : at + size]
+        at += size
 
 
-def _loss(run: Run, account: IdleAccount, mine: Rows, row: int) -> Loss:
-    pieces = account.pieces
-    by_gap = mine[np.argsort(pieces.gap[mine], kind="stable")]
-    heads = np.flatnonzero(np.append(True, np.diff(pieces.gap[by_gap]) != 0))
-    gaps = pieces.gap[by_gap[heads]].astype(np.intp)
-    lengths = np.add.reduceat(pieces.lengths(by_gap), heads)
-    order = np.argsort(-lengths, kind="stable")
-    phase, names = run.phase_codes(account.host_end_ns[gaps])
-    by_phase: dict[str, int] = {}
-    for code in np.unique(phase[phase >= 0]).tolist():
-        by_phase[names[code]] = int(lengths[phase == code].sum())
-    by_phase = dict(sorted(by_phase.items()))
-    return Loss(run.places.place(row) if row >= 0 else Place(), row, account, int(lengths.sum()), gaps[order],
-                lengths[order], by_phase)  # fmt: skip
+def together(run: Run, account: IdleAccount, chosen: Rows, rows: AnyRows | None = None) -> list[Loss]:
+    """Some pieces as one loss, without those of warm-up steps; none where none is left. As `losses`."""
+    return losses(run, account, chosen, rows, np.zeros(len(chosen), np.int32))
+
+
+def cause_losses(run: Run, account: IdleAccount, cause: Cause, *, steady: bool = True) -> list[Loss]:
+    """The losses of one cause by place, worked out once."""
+    index = run.idle_index[account.view.device]
+    key = cause, steady and not index.all_steady
+    if key not in index.losses:
+        index.losses[key] = losses(run, account, index.of(cause), steady=steady)
+    return index.losses[key]
+
+
+def exact_sums(codes: npt.NDArray[np.signedinteger[Any]], lengths: Int64, groups: int = 0) -> Int64:
+    """Sums of lengths by number, 0 to the largest (at least `groups`). Lengths are not negative."""
+    if int(lengths.sum()) < 1 << 53:  # then doubles add without an error
+        return np.bincount(codes, lengths, groups).astype(np.int64)
+    out = np.zeros(max(groups, int(codes.max(initial=-1)) + 1), np.int64)
+    np.add.at(out, codes, lengths)
+    return out
 
 
 def evidence(run: Run, loss: Loss, label: str) -> tuple[Evidence, ...]:
@@ -171,18 +219,9 @@ def amount(lost_ns: int, facts: dict[str, Any], phase: str) -> str:
 
 def joined(parts: list[Loss]) -> Loss:
     """Losses of one device as one, at the place of the first."""
-    gaps, at = np.unique(np.concatenate([x.gaps for x in parts]), return_inverse=True)
-    lengths = np.zeros(len(gaps), np.int64)
-    np.add.at(lengths, np.asarray(at).reshape(-1), np.concatenate([x.gap_ns for x in parts]))
-    order = np.argsort(-lengths, kind="stable")
-    by_phase: dict[str, int] = {}
-    for part in parts:
-        for name, ns in part.by_phase.items():
-            by_phase[name] = by_phase.get(name, 0) + ns
-    return replace(
-        parts[0], lost_ns=int(lengths.sum()), gaps=gaps[order], gap_ns=lengths[order], by_phase=by_phase,
-        here_ns=parts[0].lost_ns,
-    )  # fmt: skip
+    pieces = np.sort(np.concatenate([x.pieces for x in parts]))
+    first = parts[0]
+    return Loss(first.account, first.row, sum(x.lost_ns for x in parts), pieces, tuple(parts), first.lost_ns)
 
 
 def widest(found: Iterable[list[Loss]]) -> list[tuple[Loss, list[int]]]:

@@ -22,7 +22,8 @@ from stallscope.analyzers.frames import is_user_frame
 from stallscope.analyzers.graphs import GraphUse
 from stallscope.analyzers.hostcause import HostCauses
 from stallscope.analyzers.hostgaps import HostView
-from stallscope.analyzers.idle import IdleAccount, account_idle
+from stallscope.analyzers.idle import HOST_WORK, IdleAccount, account_idle
+from stallscope.analyzers.idle_index import IdleIndex, PlaceCodes
 from stallscope.analyzers.losses import Loss, losses, widest
 from stallscope.analyzers.models.chips import Chip, chip_of_device
 from stallscope.analyzers.npu import Npu
@@ -133,6 +134,11 @@ class Run:
     def idle(self) -> dict[int, IdleAccount]:
         """Where each device's idle time went."""
         return {number: account_idle(self, view) for number, view in self.devices.items()}
+
+    @cached_property
+    def idle_index(self) -> dict[int, IdleIndex]:
+        """The pieces of each device's idle time by cause."""
+        return {number: IdleIndex(self, account) for number, account in self.idle.items()}
 
     @cached_property
     def pace(self) -> dict[int, Pace]:
@@ -325,7 +331,8 @@ class Run:
         """Drop what only rules ask for, once they have: it is worked out again if anyone asks once more."""
         self._segments.clear()
         self._blocks.clear()
-        for name in ("copy_waiters", "copy_device_ns", "copy_bytes", "shape_codes", "places", "host_causes"):
+        for name in ("copy_waiters", "copy_device_ns", "copy_bytes", "shape_codes", "places", "host_causes",
+                     "idle_index", "place_codes"):  # fmt: skip
             self.__dict__.pop(name, None)
 
     def wait_blocks(self, track: int) -> waits.WaitBlocks:
@@ -337,6 +344,11 @@ class Run:
     @cached_property
     def places(self) -> Places:
         return Places(self.timeline)
+
+    @cached_property
+    def place_codes(self) -> PlaceCodes:
+        """A number per place of a host row."""
+        return PlaceCodes(self.timeline, self.places)
 
     @cached_property
     def host_causes(self) -> HostCauses:
@@ -584,9 +596,9 @@ class Run:
         """Host stalls by place, the largest first; what HB101 looks at, without its limits."""
         found = []
         for number, account in self.idle.items():
-            pace, pieces = self.pace[number], account.pieces
-            mask = pace.is_work & pace.is_stall[pieces.gap]
-            found.append(losses(self, account, mask, pace.stall_places[pieces.gap]))
+            pace = self.pace[number]
+            chosen = self.idle_index[number].of_any(*HOST_WORK, gaps=pace.is_stall)
+            found.append(losses(self, account, chosen, pace.stall_places[account.pieces.gap[chosen]]))
         return [loss for loss, _ in widest(found)]
 
     @cached_property

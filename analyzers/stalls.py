@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,26 +16,51 @@ from stallscope.analyzers.places import Place
 from stallscope.analyzers.pricing import price, without_waits
 from stallscope.analyzers.units import count, duration, share
 from stallscope.analyzers.waits import WaitBlocks
-from stallscope.profiler import intervals
+from stallscope.profiler import intervals, kernels
+from stallscope.profiler.timeline import Bool, Int32
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run
 
+Rows = npt.NDArray[np.intp]
 
-def block_columns(account: IdleAccount, cause: Cause) -> dict[str, npt.NDArray[Any]]:
-    """Per piece of a cause that belongs to a wait block: the block's row and place. Columns of shape (p,)."""
+
+@dataclass(frozen=True)
+class BlockPieces:
+    """Pieces of idle time that belong to wait blocks, ascending, and what each one's block tells. Columns of shape (k,).
+
+    `row` is the block's longest wait, `operator` the row of the operator around it or -1, `code` a number that is the
+    same for waits at one place: call, outer operator and user frame by name.
+    """
+
+    chosen: Rows
+    row: Rows
+    operator: Rows
+    code: Int32
+
+    def where(self, keep: Bool) -> BlockPieces:
+        return BlockPieces(self.chosen[keep], self.row[keep], self.operator[keep], self.code[keep])
+
+
+def block_pieces(run: Run, account: IdleAccount, cause: Cause) -> BlockPieces:
+    """The pieces of a cause that belong to a wait block."""
     pieces = account.pieces
-    mask = (pieces.cause == cause) & (pieces.block >= 0)
-    row = np.full(len(pieces), -1, np.intp)
-    operator = np.full(len(pieces), -1, np.intp)
-    frame = np.full(len(pieces), -1, np.intp)
-    for track in np.unique(account.track[pieces.gap[mask]]).tolist():
-        mine = mask & (account.track[pieces.gap] == track)
-        blocks = account.blocks(track)
-        row[mine] = blocks.row[pieces.block[mine]]
-        operator[mine] = blocks.operator[pieces.block[mine]]
-        frame[mine] = blocks.frame[pieces.block[mine]]
-    return {"mask": mask, "row": row, "operator": operator, "frame": frame}
+    chosen = run.idle_index[account.view.device].of(cause)
+    chosen = chosen[pieces.block[chosen] >= 0]
+    tracks = account.track[pieces.gap[chosen]]
+    blocks = {int(t): account.blocks(int(t)) for t in kernels.distinct(tracks)}
+    row, operator, frame = (
+        np.concatenate([np.zeros(0, np.intp), *(getattr(b, name) for b in blocks.values())])
+        for name in ("row", "operator", "frame")
+    )
+    name = run.timeline.spans.name
+    code, _ = kernels.group(*(np.where(r >= 0, name[r], -1) for r in (row, operator, frame)))
+    # the blocks of all tracks stand behind one another
+    before = np.cumsum([0, *(len(b) for b in blocks.values())])
+    first = np.zeros(int(tracks.max(initial=-1)) + 1, np.intp)
+    first[list(blocks)] = before[:-1]
+    at = first[tracks] + pieces.block[chosen]
+    return BlockPieces(chosen, row[at], operator[at], code[at])
 
 
 def sync_findings(
@@ -48,18 +74,12 @@ def sync_findings(
 
 
 def _sync_losses(run: Run, account: IdleAccount, implicit: bool) -> list[Loss]:
-    columns = block_columns(account, Cause.SYNC)
-    mask = columns["mask"] & ((columns["operator"] >= 0) == implicit)
+    found = block_pieces(run, account, Cause.SYNC)
+    keep = (found.operator >= 0) == implicit
     if run.blocking.active:  # LN402
-        mask &= ~np.isin(columns["row"], run.blocking.syncs)
-    return losses(run, account, mask, columns["row"], place_codes(run, columns))
-
-
-def place_codes(run: Run, columns: dict[str, npt.NDArray[Any]]) -> list[npt.NDArray[np.intp]]:
-    """Numbers that are equal for waits at one place: call, outer operator and user frame by name."""
-    name = run.timeline.spans.name
-    return [np.where(columns[c] >= 0, name[np.maximum(columns[c], 0)], -1).astype(np.intp)
-            for c in ("row", "operator", "frame")]  # fmt: skip
+        keep &= ~np.isin(found.row, run.blocking.syncs)
+    found = found.where(keep)
+    return losses(run, account, found.chosen, found.row, found.code)
 
 
 def wait_facts(run: Run, loss: Loss) -> dict[str, Any]:

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from stallscope.analyzers import backpressure
 from stallscope.analyzers.idle import IDLE_CLASSES, Cause, IdleAccount
-from stallscope.analyzers.losses import losses
+from stallscope.analyzers.losses import cause_losses, exact_sums
 from stallscope.analyzers.phases import PhaseSeries
 from stallscope.analyzers.verdict import step_time_ns
 from stallscope.profiler import intervals, kernels
@@ -100,25 +99,24 @@ def _device_work(run: Run, series: PhaseSeries) -> Row:
 
 def idle_causes(run: Run, account: IdleAccount) -> Iterator[Row]:
     """One row per class that took any of a device's idle time, the largest first; they sum to it exactly."""
-    pieces, idle = account.pieces, account.view.idle_ns
+    idle = account.view.idle_ns
     totals = account.totals()
     for cause in sorted(Cause, key=lambda c: -totals[c.key]):
         if totals[cause.key] == 0:
             continue
-        mask = pieces.cause == cause
         yield {
             "device": account.view.device,
             "class": cause.key,
             "ns": totals[cause.key],
             "share": round(totals[cause.key] / idle, 4) if idle else 0.0,
-            "pieces": int(mask.sum()),
+            "pieces": len(run.idle_index[account.view.device].of(cause)),
             "text": IDLE_CLASSES[cause.key],
-            "places": _top_places(run, account, mask),
+            "places": _top_places(run, account, cause),
         }
 
 
-def _top_places(run: Run, account: IdleAccount, mask: npt.NDArray[np.bool_]) -> list[Row]:
-    found = losses(run, account, mask, account.pieces.row, steady=False, most=TOP_PLACES + 1)
+def _top_places(run: Run, account: IdleAccount, cause: Cause) -> list[Row]:
+    found = cause_losses(run, account, cause, steady=False)
     return [{"place": x.place.text, "ns": x.lost_ns} for x in found[:TOP_PLACES] if x.row >= 0]
 
 
@@ -142,28 +140,29 @@ def waits(run: Run) -> list[Row]:
                     "waits": len(mine),
                     "waited_ns": waited,
                     "while_device_idle_ns": min(beside, waited),
-                    "then_device_idled_ns": sum(claimed.get((track, int(b)), 0) for b in mine),
+                    "then_device_idled_ns": int(claimed[track][mine].sum()) if track in claimed else 0,
                     "copies_ns": int(blocks.copy_ns[mine].sum()),
                 }
             )
     return sorted(rows, key=lambda r: -int(r["waited_ns"]))[:TOP_WAITS]
 
 
-def _claimed_idle(run: Run) -> dict[tuple[int, int], int]:
-    """Idle nanoseconds by (track, wait block), on the device where the block costs most."""
-    out: dict[tuple[int, int], int] = {}
-    for account in run.idle.values():
+def _claimed_idle(run: Run) -> dict[int, Int64]:
+    """Per host track the idle nanoseconds of each of its wait blocks, on the device where the block costs most."""
+    out: dict[int, Int64] = {}
+    for number, account in run.idle.items():
         pieces = account.pieces
-        mine = np.flatnonzero(pieces.block >= 0)
-        mine = mine[np.isin(pieces.cause[mine], [int(Cause.SYNC), int(Cause.BLOCKING_COPY)])]
-        keys = np.stack(
-            [account.track[pieces.gap[mine]].astype(np.int64), pieces.block[mine].astype(np.int64)]
+        chosen = run.idle_index[number].of_any(Cause.SYNC, Cause.BLOCKING_COPY)
+        chosen = chosen[pieces.block[chosen] >= 0]
+        tracks, block, length = (
+            account.track[pieces.gap[chosen]],
+            pieces.block[chosen],
+            pieces.lengths(chosen),
         )
-        distinct, at = np.unique(keys, axis=1, return_inverse=True)
-        sums = np.zeros(distinct.shape[1], np.int64)
-        np.add.at(sums, np.asarray(at).reshape(-1), pieces.lengths(mine))
-        for (track, block), ns in zip(distinct.T.tolist(), sums.tolist(), strict=True):
-            out[track, block] = max(out.get((track, block), 0), ns)
+        for track in kernels.distinct(tracks).tolist():
+            mine = tracks == track
+            sums = exact_sums(block[mine], length[mine], len(run.wait_blocks(track)))
+            out[track] = np.maximum(out[track], sums) if track in out else sums
     return out
 
 

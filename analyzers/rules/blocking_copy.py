@@ -29,7 +29,7 @@ from stallscope.analyzers.losses import amount
 from stallscope.analyzers.places import Place
 from stallscope.analyzers.pricing import Price, price, without_waits
 from stallscope.analyzers.registry import limit
-from stallscope.analyzers.stalls import block_columns
+from stallscope.analyzers.stalls import block_pieces
 from stallscope.analyzers.units import duration, share, size
 from stallscope.profiler import intervals
 from stallscope.profiler.kinds import Kind
@@ -66,9 +66,9 @@ def check(run: Run, limits: Limits) -> Iterator[Finding]:
 
 def _device(run: Run, account: IdleAccount, limits: Limits) -> Iterator[tuple[Finding, Place]]:
     """Per place: the copies' exposed time and the idle time that goes with them."""
-    columns = block_columns(account, Cause.BLOCKING_COPY)
+    found = block_pieces(run, account, Cause.BLOCKING_COPY)
     pieces, spans = account.pieces, run.timeline.spans
-    steady = run.is_steady(account.host_end_ns[pieces.gap])
+    found = found.where(run.idle_index[account.view.device].steady[pieces.gap[found.chosen]])
     copies = account.view.rows[account.view.kind == Kind.MEMCPY]
     calls = run.copy_waiters[copies]
     exposed = intervals.covered(account.view.exposed_memcpy, spans.start_ns[copies], spans.end_at(copies))
@@ -78,7 +78,7 @@ def _device(run: Run, account: IdleAccount, limits: Limits) -> Iterator[tuple[Fi
             of_place = np.flatnonzero((blocks.key == key) & blocks.is_copy)
             inside = _block_of(run, track, of_place, calls)
             inside &= run.is_steady(spans.start_ns[np.maximum(calls, 0)])
-            mine = columns["mask"] & steady & np.isin(columns["row"], blocks.row[of_place])
+            mine = found.chosen[np.isin(found.row, blocks.row[of_place])]
             idle = int(pieces.lengths(mine).sum())
             lost = int(exposed[inside].sum()) + idle
             if lost < limits.min_share * run.steady_span_ns(account.view) or not inside.any():

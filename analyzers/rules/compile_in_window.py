@@ -63,7 +63,9 @@ def _with_first_uses(run: Run, finding: Finding) -> Finding:
     """Told what of it was kernels used for the first time, which no name of a call tells."""
     account = run.idle[finding.facts["devices"][0]]
     pieces, loads = account.pieces, run.host_causes.loads_code
-    mine = (pieces.cause == Cause.COMPILE) & (pieces.row >= 0) & loads[np.maximum(pieces.row, 0)]
+    mine = run.idle_index[account.view.device].of(Cause.COMPILE)
+    row = pieces.row[mine]
+    mine = mine[(row >= 0) & loads[row]]
     took = int(pieces.lengths(mine).sum())
     if not took:
         return finding

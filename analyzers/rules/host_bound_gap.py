@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stallscope.analyzers.finding import Finding
+from stallscope.analyzers.idle import HOST_WORK
 from stallscope.analyzers.losses import ONCE_TEXT, Loss, amount, evidence, losses, per_step, widest
 from stallscope.analyzers.pricing import price, without_stalls
 from stallscope.analyzers.registry import limit
@@ -58,11 +59,9 @@ def check(run: Run, limits: Limits) -> Iterator[Finding]:
 
 def _stalls(run: Run, limits: Limits, device: int) -> list[Loss]:
     pace, account = run.pace[device], run.idle[device]
-    pieces = account.pieces
-    long = account.view.gaps.dur_ns[pieces.gap] >= limits.min_gap_us * 1000
-    return losses(
-        run, account, pace.is_work & pace.is_stall[pieces.gap] & long, pace.stall_places[pieces.gap]
-    )
+    long = account.view.gaps.dur_ns >= limits.min_gap_us * 1000
+    chosen = run.idle_index[device].of_any(*HOST_WORK, gaps=pace.is_stall & long)
+    return losses(run, account, chosen, pace.stall_places[account.pieces.gap[chosen]])
 
 
 def _finding(run: Run, loss: Loss, devices: list[int]) -> Finding:

@@ -24,10 +24,11 @@ import numpy.typing as npt
 
 from stallscope.analyzers.finding import Evidence, Finding
 from stallscope.analyzers.hostgaps import HostGaps
-from stallscope.analyzers.losses import amount, per_step, place_keys
+from stallscope.analyzers.losses import amount, per_step
 from stallscope.analyzers.places import Place
 from stallscope.analyzers.registry import NotApplicable, limit
 from stallscope.analyzers.units import duration, share
+from stallscope.profiler import kernels
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run
@@ -68,11 +69,9 @@ def _thread(run: Run, gaps: HostGaps, limits: Limits) -> Iterator[Finding]:
     chosen = np.flatnonzero(stall & run.is_steady(gaps.end_ns) & ~_in_backward(run, gaps))
     if len(chosen) == 0:
         return
-    keys = np.stack(place_keys(run, gaps.row[chosen]))
-    _, label = np.unique(keys, axis=1, return_inverse=True)
-    label = np.asarray(label).reshape(-1)
-    for k in range(int(label.max()) + 1):
-        mine = chosen[label == k]
+    place = run.place_codes(gaps.row[chosen])
+    for k in kernels.distinct(place).tolist():
+        mine = chosen[place == k]
         needed = limits.min_share if len(mine) >= limits.min_gaps else limits.single_share
         if int(length[mine].sum()) >= needed * gaps.span_ns:
             yield _finding(run, gaps, mine[np.argsort(-length[mine], kind="stable")])

@@ -24,11 +24,11 @@ import numpy as np
 
 from stallscope.analyzers.finding import Finding
 from stallscope.analyzers.idle import Cause, IdleAccount
-from stallscope.analyzers.losses import amount, evidence, losses, per_step
+from stallscope.analyzers.losses import amount, evidence, per_step, together
 from stallscope.analyzers.pricing import price
 from stallscope.analyzers.registry import NotAnalysable, limit
 from stallscope.analyzers.replay import Change
-from stallscope.analyzers.stalls import block_columns
+from stallscope.analyzers.stalls import block_pieces
 from stallscope.analyzers.units import duration, share
 
 if TYPE_CHECKING:
@@ -64,9 +64,9 @@ def check(run: Run, limits: Limits) -> Iterator[Finding]:
 
 
 def _losses(run: Run, account: IdleAccount) -> list[Loss]:
-    columns = block_columns(account, Cause.SYNC)
-    mask = columns["mask"] & np.isin(columns["row"], run.blocking.syncs)
-    return losses(run, account, mask, columns["row"], [np.zeros(len(mask), np.intp)])
+    found = block_pieces(run, account, Cause.SYNC)
+    found = found.where(np.isin(found.row, run.blocking.syncs))
+    return together(run, account, found.chosen, found.row)
 
 
 def _finding(run: Run, loss: Loss) -> Finding:

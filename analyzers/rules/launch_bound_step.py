@@ -22,10 +22,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from stallscope.analyzers.finding import Finding
-from stallscope.analyzers.idle import Cause, IdleAccount
-from stallscope.analyzers.losses import Loss, amount, evidence, losses, per_step
+from stallscope.analyzers.idle import HOST_WORK, Cause, IdleAccount
+from stallscope.analyzers.losses import Loss, amount, evidence, exact_sums, per_step, together
 from stallscope.analyzers.places import Place
 from stallscope.analyzers.pricing import as_graphs, price
 from stallscope.analyzers.registry import limit
@@ -38,8 +39,13 @@ from stallscope.profiler.timeline import Bool
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run
 
+Rows = npt.NDArray[np.intp]
+
 CODE = "LN401"
 NEEDS = {"host", "device", "launches", "trusted_host"}
+
+SINGLE_WORK = tuple(cause for cause in HOST_WORK if cause is not Cause.GRAPH_LAUNCH)
+"""The host's work for launches one by one."""
 
 GRAPH_START_NS = 14_000
 """From the launch call of a graph to its first kernel (14 us in the SGLang, 15 us in the FLUX trace on MI300X)."""
@@ -76,17 +82,16 @@ def check(run: Run, limits: Limits) -> Iterator[Finding]:
 
 
 def _device(run: Run, account: IdleAccount, limits: Limits) -> Iterator[Finding]:
-    pace, pieces = run.pace[account.view.device], account.pieces
-    mask = np.zeros(len(pieces), bool)
+    pace, index = run.pace[account.view.device], run.idle_index[account.view.device]
+    chosen = np.zeros(0, np.intp)
     rates = _rates(run, account)
     _, between, kernel = rates
     if between >= limits.slow_kernel_ratio * kernel:
-        mask = pace.is_work & ~pace.is_stall[pieces.gap] & account.is_host[pieces.gap]
-        mask &= pieces.cause != Cause.GRAPH_LAUNCH
+        chosen = index.of_any(*SINGLE_WORK, gaps=~pace.is_stall & account.is_host)
     if _mean_kernel(run, account) < limits.tiny_kernel_us * 1000:
-        mask |= (pieces.cause == Cause.QUEUE_LATENCY) & ~_inside_graph(run, account)[pieces.gap]
-    rows = np.full(len(pieces), -1, np.intp)
-    everything = losses(run, account, mask, rows, [np.zeros(len(pieces), np.intp)])
+        latency = index.inside(~_inside_graph(run, account), index.of(Cause.QUEUE_LATENCY))
+        chosen = np.sort(np.concatenate([chosen, latency]))
+    everything = together(run, account, chosen, np.full(len(chosen), -1, np.intp))
     if not everything:
         return
     loss = everything[0]
@@ -94,7 +99,7 @@ def _device(run: Run, account: IdleAccount, limits: Limits) -> Iterator[Finding]
     steps = run.steady_steps(loss.phase) - _unlinked_steps(run, account, loss)[0] if loss.phase else 0
     if loss.share < needed or rates[0] < limits.min_launches * max(steps, 1):
         return
-    yield _finding(run, account, loss, mask, rates)
+    yield _finding(run, account, loss, chosen, rates)
 
 
 def _single(run: Run, account: IdleAccount) -> Bool:
@@ -133,7 +138,7 @@ def _finding(
     run: Run,
     account: IdleAccount,
     loss: Loss,
-    mask: Bool,
+    chosen: Rows,
     rates: tuple[int, int, int],
 ) -> Finding:
     launches, between, kernel = rates
@@ -143,11 +148,12 @@ def _finding(
     worth = price(run, bound, as_graphs(run, loss.phase))
     unlinked, more = _unlinked_steps(run, account, loss)
     lost, saved = loss.lost_ns + more, min(bound, worth.ns)
+    activity = pieces.activity[chosen]
     parts = {
-        cause.key: int(pieces.lengths(mask & (pieces.activity == cause)).sum())
+        cause.key: int(pieces.lengths(chosen[activity == cause]).sum())
         for cause in (Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH_PATH, Cause.UNRECORDED, Cause.QUEUE_LATENCY)
     }
-    place = _busiest(run, account, mask)
+    place = _busiest(run, account, chosen)
     facts = per_step(run, loss.lost_ns, loss.by_phase) | {
         "launches": launches, "launch_to_launch_ns": between, "median_kernel_ns": kernel, "gaps": len(loss.gaps),
         "split_ns": parts,
@@ -209,7 +215,7 @@ def _unlinked_steps(run: Run, account: IdleAccount, loss: Loss) -> tuple[int, in
     if not lost or len(lost) == len(steady):
         return 0, 0
     times = intervals.union(np.array([s.start_ns for s in lost]), np.array([s.end_ns for s in lost]))
-    unknown = pieces.cause == Cause.UNEXPLAINED
+    unknown = run.idle_index[account.view.device].of(Cause.UNEXPLAINED)
     idle = int(intervals.covered(times, pieces.start_ns[unknown], pieces.end_ns[unknown]).sum())
     return len(lost), min(idle, len(lost) * loss.by_phase[loss.phase] // (len(steady) - len(lost)))
 
@@ -221,18 +227,17 @@ def _unlinked_text(steps: int, idle_ns: int) -> str:
     return f" Of {which} no launch was recorded: {duration(idle_ns)} idle there are taken for the same."
 
 
-def _busiest(run: Run, account: IdleAccount, mask: Bool) -> Place:
+def _busiest(run: Run, account: IdleAccount, chosen: Rows) -> Place:
     """The user frame and the operator in which most of the short gaps passed."""
     pieces, name = account.pieces, run.timeline.spans.name
+    inside, lengths = pieces.row[chosen], pieces.lengths(chosen)
     texts = []
     for find in (run.places.user_frames, run.places.outer_operators):
-        rows = find(pieces.row)
-        has = mask & (rows >= 0)
+        rows = find(inside)
+        has = rows >= 0
         if not has.any():
             texts.append("")
             continue
-        codes, at = np.unique(name[rows[has]], return_inverse=True)
-        sums = np.zeros(len(codes), np.int64)
-        np.add.at(sums, np.asarray(at).reshape(-1), pieces.lengths(has))
-        texts.append(run.timeline.strings[int(codes[int(np.argmax(sums))])])
+        sums = exact_sums(name[rows[has]], lengths[has])
+        texts.append(run.timeline.strings[int(np.argmax(sums))])
     return Place(texts[0], texts[1], "")

@@ -31,20 +31,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from stallscope.analyzers.environment import is_told, variable
 from stallscope.analyzers.finding import Evidence, Finding, Where
 from stallscope.analyzers.idle import Cause, IdleAccount
-from stallscope.analyzers.losses import evidence, losses
+from stallscope.analyzers.losses import evidence, together
 from stallscope.analyzers.registry import NotAnalysable, NotApplicable, limit
 from stallscope.analyzers.taskqueue import DIRECT
 from stallscope.analyzers.units import duration, share
 from stallscope.profiler import intervals
 from stallscope.profiler.kinds import Kind
-from stallscope.profiler.timeline import Bool
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run
+
+Rows = npt.NDArray[np.intp]
 
 CODE = "EV901"
 NEEDS = {"device", "trusted_device"}
@@ -72,35 +74,31 @@ class Switch:
 
     name: str
     bad: Callable[[str], bool]
-    cost: Callable[[Run, IdleAccount], Bool]
+    cost: Callable[[Run, IdleAccount], Rows]
     text: str
     advice: str
     counted: str
     limit: str = "min_share"
 
 
-def _causes(*causes: Cause) -> Callable[[Run, IdleAccount], Bool]:
-    wanted = [int(c) for c in causes]
-    return lambda run, account: np.asarray(np.isin(account.pieces.cause, wanted), np.bool_)
+def _causes(*causes: Cause) -> Callable[[Run, IdleAccount], Rows]:
+    return lambda run, account: run.idle_index[account.view.device].of_any(*causes)
 
 
-def _in_calls(word: Callable[[str], bool]) -> Callable[[Run, IdleAccount], Bool]:
+def _in_calls(word: Callable[[str], bool]) -> Callable[[Run, IdleAccount], Rows]:
     """Idle pieces in runtime calls of such a name, or in calls inside of these."""
 
-    def mask(run: Run, account: IdleAccount) -> Bool:
+    def inside(run: Run, account: IdleAccount) -> Rows:
         named = run.timeline.match_names(word, run.timeline.of_kind(Kind.RUNTIME))
-        return (
-            np.asarray(run.places.nearest(account.pieces.row, named) >= 0, np.bool_)
-            & account.is_host[account.pieces.gap]
-        )
+        found = np.flatnonzero(run.places.nearest(account.pieces.row, named) >= 0)
+        return run.idle_index[account.view.device].inside(account.is_host, found)
 
-    return mask
+    return inside
 
 
-def _without_queue(run: Run, account: IdleAccount) -> Bool:
-    queue = run.task_queues[account.view.device]
-    calls = account.pieces.cause == Cause.LAUNCH_PATH
-    return np.asarray(calls & (queue.side[account.pieces.gap] == DIRECT), np.bool_)
+def _without_queue(run: Run, account: IdleAccount) -> Rows:
+    index, queue = run.idle_index[account.view.device], run.task_queues[account.view.device]
+    return index.inside(queue.side == DIRECT, index.of(Cause.LAUNCH_PATH))
 
 
 def _is_lookup(name: str) -> bool:
@@ -151,8 +149,7 @@ def _costly(run: Run, switch: Switch, least: float) -> Iterator[Finding]:
         return
     found = []
     for account in run.idle.values():
-        mask = switch.cost(run, account)
-        found += losses(run, account, mask, account.pieces.row, [np.zeros(len(mask), np.intp)])
+        found += together(run, account, switch.cost(run, account))
     worst = max(found, key=lambda loss: loss.lost_ns, default=None)
     if worst is None or worst.share < least:
         return

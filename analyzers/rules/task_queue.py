@@ -28,11 +28,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from stallscope.analyzers.environment import variable
 from stallscope.analyzers.finding import Finding
-from stallscope.analyzers.idle import Cause
-from stallscope.analyzers.losses import Loss, amount, evidence, losses, per_step
+from stallscope.analyzers.idle import HOST_WORK, Cause
+from stallscope.analyzers.losses import Loss, amount, evidence, per_step, together
 from stallscope.analyzers.registry import NotAnalysable, NotApplicable, limit
 from stallscope.analyzers.taskqueue import CALLING, DIRECT, TaskQueue
 from stallscope.analyzers.units import duration, share
@@ -40,6 +41,8 @@ from stallscope.profiler.timeline import Bool
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run
+
+Rows = npt.NDArray[np.intp]
 
 CODE = "LN403"
 NEEDS = {"host", "device", "launches", "trusted_host"}
@@ -65,25 +68,24 @@ def check(run: Run, limits: Limits) -> Iterator[Finding]:
         return  # LN402: blocking launches turn the queue off
     found = []
     for number, queue in run.task_queues.items():
-        mask = run.pace[number].is_work & _mask(run, queue)
-        rows = queue.account.pieces.row
-        found += [
-            (loss, queue) for loss in losses(run, queue.account, mask, rows, [np.zeros(len(mask), np.intp)])
-        ]
+        chosen = run.idle_index[number].of_any(*HOST_WORK)
+        chosen = chosen[_answers(run, queue, chosen)]
+        found += [(loss, queue) for loss in together(run, queue.account, chosen)]
     if found:
         loss, queue = max(found, key=lambda f: f[0].lost_ns)
         if loss.share >= limits.min_share:
             yield _finding(run, loss, queue)
 
 
-def _mask(run: Run, queue: TaskQueue) -> Bool:
-    """Idle pieces that the calling thread, or the lack of one, answers for."""
+def _answers(run: Run, queue: TaskQueue, chosen: Rows) -> Bool:
+    """For which of some pieces of idle time the calling thread, or the lack of one, answers."""
     pieces = queue.account.pieces
-    side = queue.side[pieces.gap]
+    side = queue.side[pieces.gap[chosen]]
     if len(queue.dequeues):
         return np.asarray(side == CALLING, np.bool_)
-    calls = (side == DIRECT) & (pieces.cause == Cause.LAUNCH_PATH)
-    return np.asarray(calls & (run.places.nearest(pieces.row, run.places.is_operator) >= 0), np.bool_)
+    calls = (side == DIRECT) & (pieces.cause[chosen] == Cause.LAUNCH_PATH)
+    inside = run.places.nearest(pieces.row[chosen], run.places.is_operator) >= 0
+    return np.asarray(calls & inside, np.bool_)
 
 
 def _finding(run: Run, loss: Loss, queue: TaskQueue) -> Finding:

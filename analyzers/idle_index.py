@@ -1,0 +1,105 @@
+"""The pieces of one device's idle time by cause, and what rules and tables ask of them more than once."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from stallscope.profiler.timeline import Bool, Int32, Timeline
+
+if TYPE_CHECKING:
+    from stallscope.analyzers.idle import Cause, IdleAccount
+    from stallscope.analyzers.losses import Loss
+    from stallscope.analyzers.places import Places
+    from stallscope.analyzers.run import Run
+
+Rows = npt.NDArray[np.intp]
+
+
+class IdleIndex:
+    """One account's pieces by cause. Pieces are given as their numbers, ascending and so by time."""
+
+    def __init__(self, run: Run, account: IdleAccount) -> None:
+        self.run = run
+        self.account = account
+        self.losses: dict[tuple[Cause, bool], list[Loss]] = {}
+        """By cause, and whether warm-up is left out: see `losses.cause_losses`."""
+        self._of: dict[Cause, Rows] = {}
+
+    def of(self, cause: Cause) -> Rows:
+        """The pieces of one cause."""
+        if cause not in self._of:
+            self._of[cause] = np.flatnonzero(self.account.pieces.cause == np.int8(cause))
+        return self._of[cause]
+
+    def of_any(self, *causes: Cause, gaps: Bool | None = None) -> Rows:
+        """The pieces of several causes, in the given gaps if these are given (shape (g,))."""
+        cause = self.account.pieces.cause
+        found = np.zeros(len(cause), np.bool_)
+        for one in causes:
+            found |= cause == np.int8(one)
+        chosen = np.flatnonzero(found)
+        return chosen if gaps is None else self.inside(gaps, chosen)
+
+    def inside(self, gaps: Bool, chosen: Rows) -> Rows:
+        """Those of some pieces that lie in the given gaps, shape (g,)."""
+        if gaps.all():
+            return chosen
+        if not gaps.any():
+            return chosen[:0]
+        return chosen[gaps.take(self.account.pieces.gap.take(chosen))]
+
+    @cached_property
+    def steady(self) -> Bool:
+        """Gaps whose launch is in no warm-up step. Shape (g,)."""
+        return self.run.is_steady(self.account.host_end_ns)
+
+    @cached_property
+    def all_steady(self) -> bool:
+        return bool(self.steady.all())
+
+
+class PlaceCodes:
+    """A number per place, the same where the user frames, else the operators, else the ranges have the same name.
+
+    An operator in numbered steps is one place; what is known by its step alone stays apart: that is no place. Without
+    any of the three it is 0. Each host row is looked at once.
+    """
+
+    def __init__(self, timeline: Timeline, places: Places) -> None:
+        self.places = places
+        self.name = timeline.spans.name
+        self.texts = len(timeline.strings)
+        # what row -1 finds is the last one: no place
+        self.table: Int32 = np.full(len(timeline) + 1, _UNKNOWN, np.int32)
+        self.table[-1] = 0
+
+    def __call__(self, rows: npt.NDArray[np.signedinteger]) -> Int32:
+        """The numbers of some host rows (-1 none), shape of `rows`."""
+        found = self.table.take(rows)
+        unknown = found == _UNKNOWN
+        if not unknown.any():
+            return found
+        self._learn(rows[unknown])
+        return self.table.take(rows)
+
+    def _learn(self, rows: npt.NDArray[np.signedinteger]) -> None:
+        self.table[rows] = _ASKED
+        rows = np.flatnonzero(self.table == _ASKED)
+        code = np.zeros(len(rows), np.int32)
+        finders = (self.places.user_frames, self.places.operators, self.places.annotations)
+        left = np.arange(len(rows))
+        for nth, find in enumerate(finders):
+            found = find(rows[left])
+            has = found >= 0
+            code[left[has]] = self.name[found[has]] + (1 + (2 - nth) * self.texts)
+            left = left[~has]
+            if len(left) == 0:
+                break
+        self.table[rows] = code
+
+
+_UNKNOWN, _ASKED = -1, -2
