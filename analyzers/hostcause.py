@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -156,21 +156,26 @@ class HostCauses:
             return np.zeros(0, np.intp)
         low, high = (np.searchsorted(begin, edge) for edge in run.between_steps)
         outside = np.flatnonzero(_marked(low, high, len(begin)))
-        rows, at = kernels.ranked(row[outside])[:2]
-        waiting = (rows >= 0) & run.places.is_waiting[np.maximum(rows, 0)]
-        found: Rows = outside[(waiting | self._schedules(rows))[at]]
+        found: Rows = outside[self._may_schedule[row[outside]]]
         return found
 
-    def _schedules(self, row: npt.NDArray[np.signedinteger[Any]]) -> Bool:
-        """Whether the nearest user frames (or, without frames, the nearest ranges) name scheduling."""
+    @cached_property
+    def _may_schedule(self) -> Bool:
+        """Rows that wait for work to come, or whose nearest user frames (or, without frames, the nearest ranges) name
+        scheduling; False behind them for -1. Shape (n + 1,)."""
         places, parent = self.run.places, self.run.timeline.spans.parent
-        out = np.zeros(len(row), bool)
-        at = places.nearest(row, places.is_user)
-        at = np.where(at >= 0, at, places.annotations(row))
-        for _ in range(SCHEDULING_DEPTH):
-            out |= (at >= 0) & self.is_scheduling[np.maximum(at, 0)]
-            up = np.where(at >= 0, parent[np.maximum(at, 0)], -1)
-            at = places.nearest(up, places.is_user | places.is_annotation)
+        out = np.append(places.is_waiting, False)
+        if not self.is_scheduling.any():
+            return out
+        named = places.is_user | places.is_annotation
+        rows = np.flatnonzero(named)
+        above = np.append(kernels.inherited(places.above, named), np.int32(-1))[parent[rows]]
+        schedules = np.zeros(len(out), np.bool_)
+        own = schedules[rows] = self.is_scheduling[rows]
+        for _ in range(SCHEDULING_DEPTH - 1):
+            schedules[rows] = own | schedules[above]
+        user = kernels.inherited(places.above, places.is_user)
+        out[:-1] |= schedules[np.where(user >= 0, user, places.annotation_of[:-1])]
         return out
 
 

@@ -93,6 +93,9 @@ IDLE_CLASSES: dict[str, str] = {cause.key: text for cause, text in _TEXT.items()
 HOST_WORK = (Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH_PATH, Cause.GRAPH_LAUNCH, Cause.UNRECORDED)
 """Causes that are the host preparing work: what a wait before it may answer for."""
 
+_IS_HOST_WORK = np.isin(np.arange(len(Cause)), [int(c) for c in HOST_WORK])
+_IS_HEAVY = np.isin(np.arange(len(Cause)), [int(Cause.PYTHON), int(Cause.UNRECORDED), int(Cause.SCHEDULER)])
+
 HEAVY_NS = 300_000
 """One span of host work in a gap at least this long, and half of the gap, is a cause of its own."""
 
@@ -209,9 +212,12 @@ class IdleAccount:
 
     def totals(self) -> dict[str, int]:
         """Idle nanoseconds per class; they sum to the idle time exactly."""
-        sums = np.zeros(len(Cause), np.int64)
-        np.add.at(sums, self.pieces.cause, self.pieces.dur_ns)
+        sums = self._cause_sums
         return {cause.key: int(sums[cause]) for cause in Cause}
+
+    @cached_property
+    def _cause_sums(self) -> Int64:
+        return _sums(self.pieces.cause, self.pieces.dur_ns, len(Cause))
 
     # -- gaps that are not the host's ------------------------------------------------------------------
 
@@ -335,19 +341,19 @@ class IdleAccount:
         cause = self.run.host_causes(track, row_of, begin, until)
         return begin, until, gap[index], cause, row_of
 
-    def heavy_ns(self, gap: Rows, activity: npt.NDArray[np.int8], row: Rows, dur: Int64) -> Int64:
+    def heavy_ns(self, gap: Int32, activity: npt.NDArray[np.int8], row: Int32, dur: Int64) -> Int64:
         """Per gap the host work of its heaviest place, where that is long and most of the gap; else 0."""
-        run, n = self.run, len(self.view.gaps)
-        work = np.isin(activity, [int(Cause.PYTHON), int(Cause.UNRECORDED), int(Cause.SCHEDULER)])
-        frame = run.places.user_frames(row)
-        label = np.where(frame >= 0, run.timeline.spans.name[np.maximum(frame, 0)], -1)
-        keys = gap[work].astype(np.int64) * (len(run.timeline.strings) + 2) + label[work] + 1
-        out = np.zeros(n, np.int64)
-        distinct, at = np.unique(keys, return_inverse=True)
-        sums = np.zeros(len(distinct), np.int64)
-        np.add.at(sums, at.reshape(-1), dur[work])
-        np.maximum.at(out, (distinct // (len(run.timeline.strings) + 2)).astype(np.intp), sums)
-        return np.where((out >= HEAVY_NS) & (2 * out >= self.view.gaps.dur_ns), out, 0)
+        run, length = self.run, self.view.gaps.dur_ns
+        out = np.zeros(len(length), np.int64)
+        long = length >= HEAVY_NS
+        work = np.flatnonzero(_IS_HEAVY[activity] & long[gap])
+        sums = _sums(gap[work], dur[work], len(length))
+        long &= (sums >= HEAVY_NS) & (2 * sums >= length)
+        work = work[long[gap[work]]]
+        frame = run.places.frame_of[row[work]]
+        label, first = kernels.group(gap[work], np.where(frame >= 0, run.timeline.spans.name[frame], -1))
+        np.maximum.at(out, gap[work[first]], _sums(label, dur[work], len(first)))
+        return np.where((out >= HEAVY_NS) & (2 * out >= length), out, 0)
 
     def blocks(self, track: int) -> WaitBlocks:
         return self.run.wait_blocks(track)
@@ -373,70 +379,83 @@ def cut(
     return row, begin, until, whole[window]
 
 
+def _sums(group: npt.NDArray[np.signedinteger[Any]], values: Int64, groups: int) -> Int64:
+    """The sum of each group's values, exactly. Shape (groups,)."""
+    if len(values) and int(values.max()) > (1 << 53) // len(values):
+        out = np.zeros(groups, np.int64)
+        np.add.at(out, group, values)
+        return out
+    return np.bincount(group, weights=values, minlength=groups).astype(np.int64)
+
+
 def _claimed(account: IdleAccount, columns: list[Any]) -> Pieces:
     """Give the waits their part of the host's work: the first nanoseconds of the gap, or of what of it lies
     after the block began, as many as claimed.
 
     `columns` are start, end, gap, activity and row; the list is emptied, so that nothing is held twice."""
-    start, end, gap, activity, row = columns
     gaps = account.view.gaps
+    start, end, gap, activity, row = columns
     limit = np.zeros(len(gaps), np.int64)
-    block = np.full(len(gaps), -1, np.intp)
+    block = np.full(len(gaps), -1, np.int32)
     heavy = account.heavy_ns(gap, activity, row, end - start)
-    host = np.flatnonzero(account.is_host)
-    for track in np.unique(account.track[host]).tolist():
-        mine = host[account.track[host] == track]
-        found, claim = claims(
-            account.run, account.blocks(track), gaps.start_ns[mine], account.host_end_ns[mine],
-            gaps.end_ns[mine], heavy[mine],
-        )  # fmt: skip
-        block[mine], limit[mine] = found, claim
-    claimable = np.isin(activity, [int(c) for c in HOST_WORK])
-    exempt = claimable & (heavy[gap] > 0) & np.isin(activity, [int(Cause.PYTHON), int(Cause.UNRECORDED)])
     once = np.zeros(len(gaps), bool)
     since = np.full(len(gaps), -(1 << 62), np.int64)
-    for track in np.unique(account.track[host]).tolist():
-        mine = host[(account.track[host] == track) & (block[host] >= 0)]
-        once[mine] = account.blocks(track).once_a_step[block[mine]]
-        since[mine] = account.blocks(track).start_ns[block[mine]]
-    claimable &= ~(exempt & once[gap]) & (start >= since[gap])
-    dur = np.where(claimable, end - start, 0)
-    used = np.cumsum(dur)
-    used -= dur
-    if len(gap):
-        first = np.append(True, gap[1:] != gap[:-1])
+    host = np.flatnonzero(account.is_host)
+    for track in kernels.distinct(account.track[host]).tolist():
+        mine, blocks = host[account.track[host] == track], account.blocks(track)
+        found, claim = claims(
+            account.run,
+            blocks,
+            gaps.start_ns[mine],
+            account.host_end_ns[mine],
+            gaps.end_ns[mine],
+            heavy[mine],
+        )
+        block[mine], limit[mine] = found, claim
+        mine = mine[found >= 0]
+        once[mine] = blocks.once_a_step[block[mine]]
+        since[mine] = blocks.start_ns[block[mine]]
+    # few gaps have anything claimed; only their pieces are looked at
+    some = np.flatnonzero((limit > 0)[gap] & _IS_HOST_WORK[activity])
+    at = gap[some]
+    exempt = (heavy[at] > 0) & once[at]
+    exempt &= (activity[some] == int(Cause.PYTHON)) | (activity[some] == int(Cause.UNRECORDED))
+    some = some[~exempt & (start[some] >= since[at])]
+    at, dur = gap[some], end[some] - start[some]
+    used = np.cumsum(dur) - dur
+    if len(at):
+        first = np.append(True, at[1:] != at[:-1])
         used -= used[np.flatnonzero(first)][np.cumsum(first) - 1]
-    taken = limit[gap]
-    taken -= used
-    np.clip(taken, 0, dur, out=taken)
-    del start, end, gap, activity, row, claimable, exempt, dur, used
-    return _split(account, columns, taken, block)
+    taken = np.clip(limit[at] - used, 0, dur)
+    del start, end, gap, activity, row
+    return _split(account, columns, some[taken > 0], taken[taken > 0], block)
 
 
-def _split(account: IdleAccount, columns: list[Any], taken: Int64, block: Rows) -> Pieces:
+def _split(account: IdleAccount, columns: list[Any], claimed: Rows, taken: Int64, block: Int32) -> Pieces:
     """Cut pieces that are claimed in part, and set the cause of the claimed ones."""
     start, end, gap, activity, row = columns
     columns.clear()
-    partly = (taken > 0) & (taken < end - start)
-    claimed = taken > 0
-    if partly.any():
+    cut = start[claimed] + taken
+    partly = cut < end[claimed]
+    at, cut = claimed[partly], cut[partly]
+    if len(at):
         # what is left of a piece follows its claimed part
-        at = np.repeat(np.arange(len(start)), 1 + partly)
-        rest = np.append(False, at[1:] == at[:-1])
-        cut = (start + taken)[at]
-        start, end = np.where(rest, cut, start[at]), np.where(partly[at] & ~rest, cut, end[at])
-        claimed = claimed[at] & ~rest
-        gap, activity, row = gap[at], activity[at], row[at]
-    waits = np.isin(activity, [int(Cause.SYNC), int(Cause.BLOCKING_COPY)])
-    blamed = np.where(claimed | waits, block[gap], -1).astype(np.int32)
-    is_copy = np.zeros(len(gap), bool)
-    for track in np.unique(account.track[gap[blamed >= 0]]).tolist():
-        mine = (account.track[gap] == track) & (blamed >= 0)
-        is_copy[mine] = account.blocks(track).is_copy[blamed[mine]]
+        end = np.insert(end, at, cut)
+        start = np.insert(start, at + 1, cut)
+        gap, activity, row = (np.insert(c, at, c[at]) for c in (gap, activity, row))
+        claimed = claimed + np.cumsum(partly) - partly
     cause = activity.copy()
+    blamed = np.full(len(gap), -1, np.int32)
+    waits = np.flatnonzero((activity == int(Cause.SYNC)) | (activity == int(Cause.BLOCKING_COPY)))
     # where a block is known it decides: a short copy that reads a value back is a synchronisation
-    decided = claimed | (waits & (blamed >= 0))
-    cause[decided] = np.where(is_copy[decided], int(Cause.BLOCKING_COPY), int(Cause.SYNC))
+    decided = np.concatenate([claimed, waits])
+    decided = decided[block[gap[decided]] >= 0]
+    blamed[decided] = block[gap[decided]]
+    tracks = account.track[gap[decided]]
+    for track in kernels.distinct(tracks).tolist():
+        mine = decided[tracks == track]
+        is_copy = account.blocks(track).is_copy[blamed[mine]]
+        cause[mine] = np.where(is_copy, int(Cause.BLOCKING_COPY), int(Cause.SYNC))
     return Pieces(start, end, gap, activity, cause, row, blamed)
 
 
