@@ -15,8 +15,6 @@ import numpy.typing as npt
 
 from stallscope.analyzers.environment import variable
 from stallscope.analyzers.places import FEW_LAUNCHES
-from stallscope.profiler import kinds
-from stallscope.profiler.kinds import Kind
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run
@@ -41,7 +39,7 @@ class LaunchBlocking:
 
     def _find(self) -> Rows:
         run, spans = self.run, self.run.timeline.spans
-        named = run.timeline.of_kind(Kind.RUNTIME) & run.timeline.match_names(kinds.is_kernel_launch)
+        named = run.is_named_launch
         launch = np.flatnonzero(named & ~run.is_graph_launch & ~run.is_capturing)
         # a launch inside of another one (node and runtime level) is the same launch
         launch = launch[run.places.nearest(spans.parent[launch].astype(np.intp), named) < 0]

@@ -289,7 +289,7 @@ class Communication:
         out: dict[str, dict[int, int]] = {}
         twice: set[str] = set()
         rank_of = np.array([t.rank for t in timeline.tracks], np.int64)[spans.track[self.rows]]
-        numbered = timeline.match_names(is_numbered, timeline.of_kind(Kind.COLLECTIVE))[self.rows]
+        numbered = timeline.match_names(is_numbered, Kind.COLLECTIVE)[self.rows]
         for row, rank in zip(self.rows[numbered].tolist(), rank_of[numbered].tolist(), strict=True):
             of_name = out.setdefault(timeline.name(row), {})
             if rank in of_name:

@@ -180,9 +180,7 @@ class Companion:
 
         run = Run(self.session)
         spans = self.timeline.spans
-        launches = np.flatnonzero(
-            self.timeline.match_names(is_kernel_launch, self.timeline.of_kind(Kind.RUNTIME))
-        )
+        launches = np.flatnonzero(self.timeline.match_names(is_kernel_launch, Kind.RUNTIME))
         owner = operator_rows(self.timeline, launches)
         codes, values = self.timeline.arg_values("kernel", launches)
         units = []

@@ -366,7 +366,7 @@ class Replay:
     def _copy_waits(self) -> None:
         """A copy call that returned only after its own copy was done waits for it."""
         copies = self.run.is_copy_call[self.calls]
-        blocking = self.timeline.match_names(is_blocking_copy_call)[self.calls]
+        blocking = self.timeline.match_names_at(is_blocking_copy_call, self.calls)
         waits = self.run.is_wait[self.calls]
         for op in np.flatnonzero(self.op_call >= 0).tolist():
             call = int(self.op_call[op])

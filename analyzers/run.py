@@ -87,16 +87,18 @@ class Run:
     def has(self) -> frozenset[str]:
         """Which of NEEDS_TEXT this session offers."""
         tests: dict[str, Callable[[], bool]] = {
-            "host": lambda: len(self.timeline.rows(*kinds.HOST_CALLS, Kind.ANNOTATION)) > 0,
+            "host": lambda: bool(self.timeline.of_kind(*kinds.HOST_CALLS, Kind.ANNOTATION).any()),
             "device": lambda: len(self.whole.rows) > 0,
             "launches": lambda: bool((self.timeline.spans.launch_row[self.whole.rows] >= 0).any()),
-            "operators": lambda: len(self.timeline.rows(Kind.OPERATOR)) > 0,
+            "operators": lambda: bool(self.timeline.of_kind(Kind.OPERATOR).any()),
             "shapes": lambda: (
                 "Input Dims" in self.timeline.args.keys or "Input Shapes" in self.timeline.args.keys
             ),
             "steps": lambda: len(self.steps) > 0,
             "chip": lambda: len(self.chips) > 0,
-            "host_code": lambda: len(self.timeline.rows(Kind.PYTHON, Kind.OPERATOR, Kind.ANNOTATION)) > 0,
+            "host_code": lambda: bool(
+                self.timeline.of_kind(Kind.PYTHON, Kind.OPERATOR, Kind.ANNOTATION).any()
+            ),
         }
         return frozenset(name for name, test in tests.items() if test())
 
@@ -228,8 +230,12 @@ class Run:
     @cached_property
     def host_tracks(self) -> list[int]:
         """Tracks of host threads that recorded anything."""
-        used = kernels.distinct(self.timeline.spans.track)
-        return [int(t) for t in used if self.timeline.tracks[int(t)].role == "host"]
+        rows = map(self.timeline.track_rows, range(len(self.timeline.tracks)))
+        return [
+            i
+            for i, (t, r) in enumerate(zip(self.timeline.tracks, rows, strict=True))
+            if t.role == "host" and r.stop > r.start
+        ]
 
     @cached_property
     def host(self) -> HostView:
@@ -252,12 +258,12 @@ class Run:
     @cached_property
     def is_sync(self) -> npt.NDArray[np.bool_]:
         """Runtime rows that make the host wait for the device. Shape (n,)."""
-        return self.timeline.match_names(kinds.is_sync_call, self.timeline.of_kind(Kind.RUNTIME))
+        return self.timeline.match_names(kinds.is_sync_call, Kind.RUNTIME)
 
     @cached_property
     def is_copy_call(self) -> npt.NDArray[np.bool_]:
         """Runtime rows that start or do a copy. Shape (n,)."""
-        return self.timeline.match_names(kinds.is_copy_call, self.timeline.of_kind(Kind.RUNTIME))
+        return self.timeline.match_names(kinds.is_copy_call, Kind.RUNTIME)
 
     @cached_property
     def is_launch(self) -> npt.NDArray[np.bool_]:
@@ -265,13 +271,19 @@ class Run:
         spans = self.timeline.spans
         linked = np.zeros(len(spans), bool)
         linked[spans.launch_row[spans.launch_row >= 0]] = True
-        named = self.timeline.match_names(kinds.is_kernel_launch, spans.kind == Kind.RUNTIME)
-        return np.asarray((linked & (spans.kind == Kind.RUNTIME)) | named, np.bool_)
+        linked &= self.timeline.of_kind(Kind.RUNTIME)
+        linked |= self.is_named_launch
+        return linked
+
+    @cached_property
+    def is_named_launch(self) -> npt.NDArray[np.bool_]:
+        """Runtime rows that start kernels by their name. Shape (n,)."""
+        return self.timeline.match_names(kinds.is_kernel_launch, Kind.RUNTIME)
 
     @cached_property
     def is_graph_launch(self) -> npt.NDArray[np.bool_]:
         """Runtime rows that replay a captured graph. Shape (n,)."""
-        return self.timeline.match_names(kinds.is_graph_launch, self.timeline.of_kind(Kind.RUNTIME))
+        return self.timeline.match_names(kinds.is_graph_launch, Kind.RUNTIME)
 
     @cached_property
     def can_depend(self) -> bool:
@@ -398,22 +410,31 @@ class Run:
         """
         tracks = self.timeline.tracks
         rows = self.timeline.track_rows(track)
-        if not self.timeline.of_kind(Kind.QUEUE)[rows].any():
+        if not (self.timeline.spans.kind[rows] == Kind.QUEUE).any():
             return self._own_captures(track)
         same = [t for t in self.host_tracks if tracks[t].process == tracks[track].process]
         sets = [self._own_captures(t) for t in same]
         return intervals.union(np.concatenate([s[0] for s in sets]), np.concatenate([s[1] for s in sets]))
 
+    @cached_property
+    def _capture_calls(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+        """Rows of the calls that begin and that end a capture."""
+        begins, ends = (
+            np.flatnonzero(self.timeline.match_names(test, Kind.RUNTIME))
+            for test in (hostwords.is_capture_begin, hostwords.is_capture_end)
+        )
+        return begins, ends
+
     def _own_captures(self, track: int) -> IntervalSet:
         if track not in self._captures:
             spans = self.timeline.spans
             rows = self.timeline.track_rows(track)
-            runtime = self.timeline.of_kind(Kind.RUNTIME)
             begins, ends = (
-                rows.start + np.flatnonzero(self.timeline.match_names(test, runtime)[rows])
-                for test in (hostwords.is_capture_begin, hostwords.is_capture_end)
+                at[slice(*np.searchsorted(at, [rows.start, rows.stop]))] for at in self._capture_calls
             )
-            last = int(spans.end_at(rows).max()) if rows.stop > rows.start else 0
+            if len(begins) == 0:
+                return self._captures.setdefault(track, intervals.EMPTY)
+            last = int(spans.end_at(rows).max())
             closes = np.append(spans.end_at(ends), last)
             start = spans.start_ns[begins]
             self._captures[track] = intervals.union(start, closes[np.searchsorted(closes, start)])
@@ -425,25 +446,26 @@ class Run:
         out = np.zeros(len(self.timeline), bool)
         for track in self.host_tracks:
             rows = self.timeline.track_rows(track)
-            out[rows] = intervals.contains(self.captures(track), self.timeline.spans.start_ns[rows])
+            captures = self.captures(track)
+            if len(captures[0]):
+                out[rows] = intervals.contains(captures, self.timeline.spans.start_ns[rows])
         return out
 
     @cached_property
     def lost_launches(self) -> npt.NDArray[np.intp]:
         """Rows that launched kernels by their name, outside of captures, but left no device record."""
         spans = self.timeline.spans
-        named = (
-            self.timeline.match_names(kinds.is_kernel_launch, spans.kind == Kind.RUNTIME) & ~self.is_capturing
-        )
+        named = self.is_named_launch & ~self.is_capturing
         used = np.zeros(len(spans), bool)
         used[spans.launch_row[spans.launch_row >= 0]] = True
         # one launch may be told twice, by the runtime and by the driver below it
-        inner = np.flatnonzero(named & used)
-        up = spans.parent[inner].astype(np.intp)
-        while (up >= 0).any():
-            used[up[up >= 0]] = True
-            up = np.where(up >= 0, spans.parent[np.maximum(up, 0)], -1)
+        up = kernels.distinct(spans.parent[np.flatnonzero(named & used)])
+        while len(up := up[up >= 0]):
+            used[up] = True
+            up = kernels.distinct(spans.parent[up])
         rows = np.flatnonzero(named & ~used)
+        if len(rows) == 0:
+            return rows
         rows = rows[self.places.nearest(spans.parent[rows].astype(np.intp), named & used) < 0]
         told = np.concatenate(
             [np.flatnonzero(used & (spans.kind == Kind.RUNTIME)), self.timeline.device_work()]
@@ -454,13 +476,15 @@ class Run:
     @cached_property
     def host_span(self) -> tuple[int, int]:
         """First start and last end of program activity on any host thread; (0, 0) if there is none."""
-        rows = self.timeline.rows(*kinds.HOST_CALLS, Kind.ANNOTATION)
-        on_host = np.array([t.role == "host" for t in self.timeline.tracks] or [False])
-        rows = rows[on_host[self.timeline.spans.track[rows]]]
-        if len(rows) == 0:
-            return 0, 0
-        spans = self.timeline.spans
-        return int(spans.start_ns[rows].min()), int(spans.end_at(rows).max())
+        spans, begins, ends = self.timeline.spans, [], []
+        counts = self.timeline.of_kind(*kinds.HOST_CALLS, Kind.ANNOTATION)
+        for track in self.host_tracks:
+            rows = self.timeline.track_rows(track)
+            mine = counts[rows]
+            if mine.any():
+                begins.append(int(spans.start_ns[rows.start + int(np.argmax(mine))]))  # rows are by start
+                ends.append(int(spans.end_at(rows)[mine].max()))
+        return (min(begins), max(ends)) if begins else (0, 0)
 
     # -- steps -------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from stallscope.analyzers.units import duration, share
 from stallscope.profiler import intervals
 from stallscope.profiler.device import BEFORE_RECORDING
 from stallscope.profiler.ids import NO_ID
-from stallscope.profiler.kinds import HOST_CALLS, Kind, is_kernel_launch
+from stallscope.profiler.kinds import HOST_CALLS
 from stallscope.profiler.notes import Note
 
 if TYPE_CHECKING:
@@ -180,8 +180,7 @@ class Trust:
 
     @cached_property
     def _launches(self) -> int:
-        named = self.run.timeline.match_names(is_kernel_launch, self.run.timeline.of_kind(Kind.RUNTIME))
-        return int((named & ~self.run.is_capturing).sum())
+        return int(np.count_nonzero(self.run.is_named_launch & ~self.run.is_capturing))
 
     def _lost_launches(self) -> Check:
         lost = self.run.lost_launches
@@ -204,8 +203,7 @@ class Trust:
 
     @cached_property
     def _captured_launches(self) -> np.ndarray[Any, np.dtype[np.intp]]:
-        named = self.run.timeline.of_kind(Kind.RUNTIME) & self.run.timeline.match_names(is_kernel_launch)
-        return np.flatnonzero(named & self.run.is_capturing)
+        return np.flatnonzero(self.run.is_named_launch & self.run.is_capturing)
 
     def _capture(self) -> Check:
         captured = len(self._captured_launches)

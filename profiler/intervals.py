@@ -17,6 +17,9 @@ IntervalSet = tuple[Int64, Int64]
 _BLOCK = 1 << 17
 """Points looked at at once: what is computed on the way stays small, and in the cache."""
 
+_FEW = 8
+"""So many intervals are compared with each point; among more they are searched."""
+
 EMPTY: IntervalSet = (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))
 
 
@@ -86,6 +89,12 @@ def contains(a: IntervalSet, points: npt.NDArray[np.int64]) -> npt.NDArray[np.bo
     if len(a[0]) == 0:
         return np.zeros(len(points), dtype=bool)
     inside = np.zeros(len(points), dtype=bool)
+    if len(a[0]) <= _FEW:
+        for low in range(0, len(points), _BLOCK):
+            some, found = points[low : low + _BLOCK], inside[low : low + _BLOCK]
+            for start, end in zip(*a, strict=True):
+                found |= (some >= start) & (some < end)
+        return inside
     for low in range(0, len(points), _BLOCK):
         some = points[low : low + _BLOCK]
         i = np.searchsorted(a[0], some, side="right") - 1

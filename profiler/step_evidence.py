@@ -100,8 +100,8 @@ def phases(
 
 def _telling_rows(timeline: Timeline) -> Rows:
     """Operators that can tell a phase, by start."""
-    operators = timeline.of_kind(Kind.OPERATOR)
-    rows = np.flatnonzero(timeline.match_names(lambda name: _TELLING.search(name) is not None, operators))
+    telling = timeline.match_names(lambda name: _TELLING.search(name) is not None, Kind.OPERATOR)
+    rows = np.flatnonzero(telling)
     return rows[np.argsort(timeline.spans.start_ns[rows], kind="stable")]
 
 
@@ -179,10 +179,9 @@ def _conclude(signs: list[str], causal: bool) -> Evidence | None:
 def _kernel_hints(timeline: Timeline, start_ns: Int64, end_ns: Int64) -> list[Evidence | None]:
     """What the names of attention kernels launched in each range tell; both kinds together are mixed."""
     hints = []
-    kernels = timeline.of_kind(Kind.KERNEL)
     for pattern in (_DECODE_KERNEL, _PREFILL_KERNEL):
         # a kernel calls itself by the first part of its name; the rest is template arguments
-        named = timeline.match_names(lambda name, p=pattern: p.search(name[:_HEAD]) is not None, kernels)
+        named = timeline.match_names(lambda name, p=pattern: p.search(name[:_HEAD]) is not None, Kind.KERNEL)
         rows = np.flatnonzero(named)
         launch = timeline.spans.launch_row[rows]
         # what was launched before the recording belongs to none of its steps

@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallscope.profiler import step_evidence, step_pattern
+from stallscope.profiler.kernels import distinct, nearest
 from stallscope.profiler.kinds import DEVICE_WORK, Kind, is_graph_launch
 from stallscope.profiler.step_names import PHASES, Confidence, Level, StepName, read_name, renamed
 from stallscope.profiler.timeline import Int64, Timeline
@@ -69,34 +70,43 @@ def find_steps(timeline: Timeline) -> list[Step]:
 
 @dataclass
 class _Told:
-    """What names say: per row the code of an entry of `names`, -1 for none. Shape (n,)."""
+    """What names say: `name` has a text's number per row of the timeline, `table` an entry of `names` per text or -1."""
 
-    code: npt.NDArray[np.int32]
+    name: npt.NDArray[np.int32]
+    table: npt.NDArray[np.int32]
     names: list[StepName]
+
+    def code(self, rows: Rows) -> npt.NDArray[np.int32]:
+        """Which of `names` the given rows are told by. Shape of `rows`."""
+        return self.table[self.name[rows]]
 
     def level(self, rows: Rows) -> npt.NDArray[np.int8]:
         table = np.array([int(n.level) for n in self.names] or [0], np.int8)
-        return table[self.code[rows]]
+        return table[self.code(rows)]
 
     def of(self, row: int) -> StepName:
-        return self.names[int(self.code[row])]
+        return self.names[int(self.table[self.name[row]])]
 
 
 def _read_names(timeline: Timeline, kinds: tuple[Kind, ...]) -> tuple[Rows, _Told]:
     """Rows of these kinds whose name tells a step, and what it tells. One look per distinct name."""
-    spans = timeline.spans
-    seen = np.zeros(len(timeline.strings) + 1, bool)
-    candidates = timeline.of_kind(*kinds)
-    seen[spans.name[candidates]] = True
-    table = np.full(len(timeline.strings) + 1, -1, np.int32)
+    name = timeline.spans.name
+    tells = np.zeros(len(timeline), np.bool_)
+    for kind in kinds:
+        tells |= timeline.match_names(_tells_step, kind)
+    rows = np.flatnonzero(tells)
+    table = np.full(len(timeline.strings), -1, np.int32)
     names: list[StepName] = []
-    for code in np.flatnonzero(seen).tolist():
-        name = read_name(timeline.strings[code])
-        if name is not None:
+    for code in distinct(name[rows]).tolist():
+        told = read_name(timeline.strings[code])
+        if told is not None:
             table[code] = len(names)
-            names.append(name)
-    per_row = np.where(candidates, table[spans.name], -1).astype(np.int32)
-    return np.flatnonzero(per_row >= 0), _Told(per_row, names)
+            names.append(told)
+    return rows, _Told(name, table, names)
+
+
+def _tells_step(name: str) -> bool:
+    return read_name(name) is not None
 
 
 def _annotated(timeline: Timeline) -> list[Step]:
@@ -118,10 +128,7 @@ def _annotated(timeline: Timeline) -> list[Step]:
 def _ancestor_in(timeline: Timeline, rows: Rows, mask: Mask) -> Rows:
     """For each row its nearest ancestor inside `mask`, else -1. Shape of `rows`."""
     parent = timeline.spans.parent
-    at = parent[rows].astype(np.intp)
-    while (open_ := (at >= 0) & ~mask[np.maximum(at, 0)]).any():
-        at[open_] = parent[at[open_]]
-    return np.asarray(at, np.intp)
+    return nearest(parent, mask, parent[rows]).astype(np.intp, copy=False)
 
 
 def _marks(timeline: Timeline, rows: Rows, told: _Told) -> list[Step]:
@@ -132,7 +139,7 @@ def _marks(timeline: Timeline, rows: Rows, told: _Told) -> list[Step]:
     mask = np.zeros(len(timeline), bool)
     mask[rows] = True
     above = _ancestor_in(timeline, rows, mask)
-    same = (above >= 0) & (phase[told.code[rows]] == phase[told.code[np.maximum(above, 0)]])
+    same = (above >= 0) & (phase[told.code(rows)] == phase[told.code(np.maximum(above, 0))])
     holders, count = np.unique(above[same], return_counts=True)
     mask[holders[count >= 2]] = False
     kept = rows[mask[rows]]
@@ -186,7 +193,7 @@ def _cycles(timeline: Timeline, rows: Rows, told: _Told) -> list[Step]:
         mask = np.zeros(len(timeline), bool)
         mask[mine] = True
         mine = mine[_ancestor_in(timeline, mine, mask) < 0]
-        order = stage[told.code[mine]]
+        order = stage[told.code(mine)]
         new = np.append(True, (order[1:] < order[:-1]) | ((order[1:] == 1) & (order[:-1] == 1)))
         first = np.flatnonzero(new)
         last = np.append(first[1:], len(mine)) - 1
@@ -245,7 +252,7 @@ _MODULE = "nn.Module: "
 def _passes(timeline: Timeline) -> list[Step]:
     """Calls of outermost modules that have modules inside, as steps with the phase their shapes tell."""
     spans = timeline.spans
-    mask = timeline.match_names(lambda name: name.startswith(_MODULE), timeline.of_kind(Kind.PYTHON))
+    mask = timeline.match_names(lambda name: name.startswith(_MODULE), Kind.PYTHON)
     rows = np.flatnonzero(mask)
     if len(rows) == 0:
         return []
@@ -318,7 +325,7 @@ def _causal(timeline: Timeline, start: Int64, end: Int64) -> Mask:
     """Whether a module that generates text begins in each range."""
     named = timeline.match_names(
         lambda name: name.startswith(_MODULE) and step_evidence.is_causal_module(name),
-        timeline.of_kind(Kind.PYTHON),
+        Kind.PYTHON,
     )
     at = np.sort(timeline.spans.start_ns[named])
     return np.asarray(np.searchsorted(at, end) > np.searchsorted(at, start), np.bool_)
@@ -384,7 +391,7 @@ def _pattern_steps(
     timeline: Timeline, rows: Rows, by: Rows, pattern: step_pattern.Pattern, on_host: bool
 ) -> list[Step]:
     spans = timeline.spans
-    graph = timeline.match_names(is_graph_launch)[by]
+    graph = timeline.match_names_at(is_graph_launch, by)
     at = pattern.starts[:, None] + np.arange(pattern.length)
     start = spans.start_ns[by][at].min(axis=1)
     end = (spans.start_ns[by] + spans.dur_ns[by])[at].max(axis=1)
@@ -459,12 +466,12 @@ def step_of_device_rows(timeline: Timeline, steps: list[Step]) -> npt.NDArray[np
         if clock == "device":
             for k in asking:
                 rows = timeline.track_rows(k)
-                _assign(out[rows], work[rows], spans.start_ns[rows], steps, mine)
+                _assign_sorted(out[rows], work[rows], spans.start_ns[rows], steps, mine)
             continue
         asking = [k for k in asking if k == number or k not in tracks]
         for k in asking:
             rows = timeline.track_rows(k)
-            _assign(out[rows], ~work[rows], spans.start_ns[rows], steps, mine)
+            _assign_sorted(out[rows], ~work[rows], spans.start_ns[rows], steps, mine)
         allowed = np.zeros(len(timeline.tracks) + 1, bool)
         allowed[asking] = True
         found = out[launched]
@@ -488,3 +495,16 @@ def _assign(out: npt.NDArray[np.int32], asks: Mask, when: Int64, steps: list[Ste
     at = np.searchsorted(starts, when, side="right") - 1
     inside = asks & (out < 0) & (at >= 0) & (when < ends[np.maximum(at, 0)])
     out[inside] = np.array(mine, np.int32)[at[inside]]
+
+
+def _assign_sorted(
+    out: npt.NDArray[np.int32], asks: Mask, when: Int64, steps: list[Step], mine: list[int]
+) -> None:
+    """As `_assign`, for moments in order: the steps are looked for among them, not each moment among the steps."""
+    starts = np.array([steps[i].start_ns for i in mine], dtype=np.int64)
+    ends = np.array([steps[i].end_ns for i in mine], dtype=np.int64)
+    ends[:-1] = np.minimum(ends[:-1], starts[1:])
+    low, high = np.searchsorted(when, starts), np.searchsorted(when, ends)
+    for step, a, b in zip(mine, low.tolist(), high.tolist(), strict=True):
+        if b > a:
+            out[a:b][asks[a:b] & (out[a:b] < 0)] = step

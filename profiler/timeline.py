@@ -32,6 +32,12 @@ Bool = npt.NDArray[np.bool_]
 NO_TIME = -(1 << 63)
 """A time that the source did not give or that could not be read."""
 
+_BLOCK = 1 << 17
+"""Rows looked at at once."""
+
+_FEW_NAMES = 3
+"""So many names are compared with each row; more are looked up."""
+
 # Tags of ArgStore.tag
 ARG_INT, ARG_FLOAT, ARG_STRING, ARG_JSON, ARG_CONST, ARG_BIGINT, ARG_SPILLED = range(7)
 
@@ -520,42 +526,66 @@ class Timeline:
         top = int(self.spans.source.max()) + 1 if len(self.spans) else 0
         return max(top, int(self.args.event[-1]) + 1 if len(self.args) else 0)
 
-    def match_names(self, test: Any, among: Bool | None = None) -> Bool:
+    def match_names(self, test: Any, among: Bool | Kind | None = None) -> Bool:
         """`test(name)` per row, called once per distinct name; False outside of `among`. Shape (n,).
 
-        With few rows in `among`, only their names are looked at. What a test said of a name is kept: the texts of a
-        timeline do not change.
+        Only names of rows in `among` (a kind, or a mask of shape (n,)) are looked at. What a test said of a name is
+        kept: the texts of a timeline do not change.
         """
+        if among is None:
+            return self._named(self._told(test, self._used_names()))
+        if isinstance(among, Kind):
+            found = self._named(self._told(test, self._used_names(among)))
+            found &= self.spans.kind == np.int8(among)
+            return found
         found = np.zeros(len(self.spans), np.bool_)
-        rows = None if among is None else np.flatnonzero(among)
-        names = self.spans.name if rows is None else self.spans.name[rows]
-        table = self._told(test, names)
-        if rows is None:
-            found = table.take(names)
-        else:
-            found[rows[table.take(names)]] = True
+        rows = np.flatnonzero(among)
+        found[rows[self.match_names_at(test, rows)]] = True
         return found
 
-    def _told(self, test: Any, names: Int32) -> Bool:
-        """What a test says, per code of a text; asked for the given codes only."""
+    def match_names_at(self, test: Any, rows: npt.NDArray[Any]) -> Bool:
+        """`test(name)` of the given rows, called once per distinct name of theirs. Shape of `rows`."""
+        names = self.spans.name.take(rows)
+        used = np.zeros(len(self.strings), np.bool_)
+        used[names] = True
+        return np.asarray(self._told(test, used).take(names), np.bool_)
+
+    def _named(self, table: Bool) -> Bool:
+        """Which rows have a name whose code is set in a table. Shape (n,)."""
+        name, codes = self.spans.name, np.flatnonzero(table)
+        found = np.zeros(len(name), np.bool_)
+        if len(codes) <= _FEW_NAMES:
+            for code in codes.tolist():
+                found |= name == np.int32(code)
+            return found
+        for low in range(0, len(name), _BLOCK):  # an index is widened on the way: not all rows at once
+            found[low : low + _BLOCK] = table.take(name[low : low + _BLOCK])
+        return found
+
+    def _told(self, test: Any, used: Bool) -> Bool:
+        """The codes of the used texts of which a test says yes. Shape (texts,)."""
         asked, said = self._answers.setdefault(test, (np.zeros(0, np.bool_), np.zeros(0, np.bool_)))
-        if len(asked) < len(self.strings):
-            more = np.zeros(len(self.strings) - len(asked), np.bool_)
+        if len(asked) < len(used):
+            more = np.zeros(len(used) - len(asked), np.bool_)
             asked, said = np.concatenate([asked, more]), np.concatenate([said, more])
             self._answers[test] = asked, said
-        used = np.zeros(len(self.strings), np.bool_)
-        used[self._used_names if names is self.spans.name else names] = True
+        asked, said = asked[: len(used)], said[: len(used)]
         for code in np.flatnonzero(used & ~asked).tolist():
             said[code] = bool(test(self.strings[code]))
         asked |= used
-        return said
+        return np.asarray(said & used, np.bool_)
+
+    def _used_names(self, kind: Kind | None = None) -> Bool:
+        """Whether each text is the name of a span, or of one of a kind. Shape (texts,)."""
+        if kind not in self._names_of:
+            used = np.zeros(len(self.strings), np.bool_)
+            used[self.spans.name if kind is None else self.spans.name[self.of_kind(kind)]] = True
+            self._names_of[kind] = used
+        return self._names_of[kind]
 
     @cached_property
-    def _used_names(self) -> Int32:
-        """Codes of the names of spans."""
-        used = np.zeros(len(self.strings), np.bool_)
-        used[self.spans.name] = True
-        return np.flatnonzero(used).astype(np.int32)
+    def _names_of(self) -> dict[Kind | None, Bool]:
+        return {}
 
     @cached_property
     def _answers(self) -> dict[Any, tuple[Bool, Bool]]:

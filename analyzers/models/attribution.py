@@ -170,9 +170,8 @@ def launch_costs(
 def _owners(timeline: Timeline, device: npt.NDArray[np.intp]) -> Int32:
     """Per device span its operator's row or -1."""
     launch = timeline.spans.launch_row[device]
-    replays = timeline.match_names(is_graph_launch)
     linked = launch >= 0
-    linked[linked] = ~replays[launch[linked]]
+    linked[linked] = ~timeline.match_names_at(is_graph_launch, launch[linked])
     owner = np.full(len(device), -1, dtype=np.int32)
     owner[linked] = operator_rows(timeline, launch[linked])
     return owner
@@ -205,7 +204,7 @@ def call_costs(
     spans = timeline.spans
     dims = next((key for key in _SHAPES if key in timeline.args.keys), _SHAPES[0])
     columns = [timeline.arg_values(key, op_rows) for key in (dims, *_KEYS, *_ROW_KEYS)]
-    kernel = np.where(timeline.match_names(lambda name: name in _LISTED)[op_rows], spans.name[kernels], -1)
+    kernel = np.where(timeline.match_names_at(lambda name: name in _LISTED, op_rows), spans.name[kernels], -1)
     parts = [
         spans.name[op_rows],
         spans.kind[op_rows],

@@ -80,8 +80,8 @@ def _thread(run: Run, gaps: HostGaps, limits: Limits) -> Iterator[Finding]:
 def _in_backward(run: Run, gaps: HostGaps) -> npt.NDArray[np.bool_]:
     """Gaps inside of a range named for the backward pass: autograd runs it on threads of its own, and a
     recording of one thread shows nothing of them."""
-    named = run.timeline.match_names(lambda name: "backward" in name.lower())
-    inside: npt.NDArray[np.bool_] = (gaps.row >= 0) & named[np.maximum(gaps.row, 0)]
+    inside: npt.NDArray[np.bool_] = gaps.row >= 0
+    inside[inside] = run.timeline.match_names_at(lambda name: "backward" in name.lower(), gaps.row[inside])
     return inside
 
 

@@ -89,7 +89,7 @@ def _in_calls(word: Callable[[str], bool]) -> Callable[[Run, IdleAccount], Rows]
     """Idle pieces in runtime calls of such a name, or in calls inside of these."""
 
     def inside(run: Run, account: IdleAccount) -> Rows:
-        named = run.timeline.match_names(word, run.timeline.of_kind(Kind.RUNTIME))
+        named = run.timeline.match_names(word, Kind.RUNTIME)
         found = np.flatnonzero(run.places.nearest(account.pieces.row, named) >= 0)
         return run.idle_index[account.view.device].inside(account.is_host, found)
 
