@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-import os
 import sys
-import time
 from _thread import get_ident
 from types import ModuleType
 
 from stallscope.profiler.recorder.backends.mindspore import MindSporeBackend, is_usable
 from stallscope.profiler.recorder.hooks.on_torch import ForwardWatch
+from stallscope.profiler.recorder.hooks.own_profiler import OwnProfilerGuard
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -125,37 +124,23 @@ def _guard_profilers(module: Any, agent: Agent) -> None:
     agent.hide(wrapped)
 
 
-class _Guard:
-    """What the wrapped methods tell us, for the recording that runs just now."""
+class _Guard(OwnProfilerGuard):
+    kind, whose = "mindspore", "MindSpore"
 
-    def __init__(self) -> None:
-        self._agent: Agent | None = None
-        self._ours = False
-        self._number = 0
-        self._running: dict[int, tuple[int, int]] = {}
+    def folder_of(self, profile: Any) -> str:
+        return str(getattr(getattr(profile, "_prof_context", None), "ascend_ms_dir", "") or "")
 
-    def attach(self, agent: Agent) -> None:
-        """Work for this recording until it ends."""
-        self._agent = agent
-        agent.on_detach.append(self._detach)
-
-    def _detach(self) -> None:
-        self._agent = None
-        self._running.clear()
-
-    def _foreign(self, profile: Any) -> Agent | None:
-        """The recording to tell, if this profiler is the script's: ours is made while a window opens."""
-        agent = self._agent
-        if agent is None or agent.windows.is_busy or hasattr(profile, "_stallscope"):
-            return None
-        return agent
+    def foreign(self, profile: Any) -> Agent | None:
+        """Ours is made while a window opens."""
+        agent = super().foreign(profile)
+        return None if agent is None or agent.windows.is_busy else agent
 
     def wrap_set_up(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """For what fills the objects that our window, if one is open, still needs."""
 
         @functools.wraps(original)
         def set_up(*args: Any, **kwargs: Any) -> Any:
-            agent = self._foreign(args[0] if args else None)
+            agent = self.foreign(args[0] if args else None)
             if agent is None:
                 return original(*args, **kwargs)
             agent.guard("the script's profiler", agent.windows.give_way)
@@ -165,55 +150,3 @@ class _Guard:
                 agent.guard("the script's profiler", agent.windows.take_back)
 
         return set_up
-
-    def wrap_start(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def start(profile: Any, *args: Any, **kwargs: Any) -> Any:
-            agent = self._foreign(profile)
-            if agent is not None:
-                agent.guard("the script's profiler", self._begins, agent, profile)
-            return original(profile, *args, **kwargs)
-
-        return start
-
-    def wrap_stop(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def stop(profile: Any, *args: Any, **kwargs: Any) -> Any:
-            try:
-                return original(profile, *args, **kwargs)
-            finally:
-                agent = self._foreign(profile)
-                if agent is not None:
-                    agent.guard("the script's profiler", self._ended, agent, profile)
-
-        return stop
-
-    def _begins(self, agent: Agent, profile: Any) -> None:
-        if id(profile) in self._running:
-            return
-        self._number += 1
-        self._running[id(profile)] = (self._number, time.perf_counter_ns())
-        agent.windows.give_way()
-
-    def _ended(self, agent: Agent, profile: Any) -> None:
-        number, start_ns = self._running.pop(id(profile), (0, 0))
-        if not number:
-            return
-        agent.writer.line(
-            "user-profiler",
-            n=number,
-            start_ns=start_ns,
-            end_ns=time.perf_counter_ns(),
-            file="",
-            kind="mindspore",
-        )
-        context = getattr(profile, "_prof_context", None)
-        folder = os.path.basename(str(getattr(context, "ascend_ms_dir", "") or ""))
-        if folder:
-            agent.note(
-                "scripts-own-npu-profile",
-                "info",
-                f"the script ran MindSpore's profiler itself; what that recorded is in {folder}: give that folder to "
-                "`stallscope analyze`",
-            )
-        agent.windows.take_back()

@@ -7,12 +7,11 @@ imports it later. Either way the backend for it is in place when the first windo
 from __future__ import annotations
 
 import functools
-import os
-import time
 from types import ModuleType
 
 from stallscope.profiler.recorder.backends.kineto import KinetoBackend
 from stallscope.profiler.recorder.backends.npu import NpuBackend, is_usable
+from stallscope.profiler.recorder.hooks.own_profiler import OwnProfilerGuard
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,73 +101,11 @@ def _base_profile(module: Any) -> Any:
     return kind if kind is not None and "start" in vars(kind) else None
 
 
-class _Guard:
-    """What the wrapped methods tell us, for the recording that runs just now."""
+class _Guard(OwnProfilerGuard):
+    kind = whose = "torch_npu"
 
-    def __init__(self) -> None:
-        self._agent: Agent | None = None
-        self._number = 0
-        self._running: dict[int, tuple[int, int]] = {}
-
-    def attach(self, agent: Agent) -> None:
-        """Work for this recording until it ends."""
-        self._agent = agent
-        agent.on_detach.append(self._detach)
-
-    def _detach(self) -> None:
-        self._agent = None
-        self._running.clear()
-
-    def wrap_start(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def start(profile: Any, *args: Any, **kwargs: Any) -> Any:
-            agent = self._agent
-            if agent is not None and not hasattr(profile, "_stallscope"):
-                agent.guard("the script's profiler", self._begins, agent, profile)
-            return original(profile, *args, **kwargs)
-
-        return start
-
-    def wrap_stop(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def stop(profile: Any, *args: Any, **kwargs: Any) -> Any:
-            try:
-                return original(profile, *args, **kwargs)
-            finally:
-                agent = self._agent
-                if agent is not None and not hasattr(profile, "_stallscope"):
-                    agent.guard("the script's profiler", self._ended, agent, profile)
-
-        return stop
-
-    def _begins(self, agent: Agent, profile: Any) -> None:
-        if id(profile) in self._running:  # `profile.start` that calls the start of the class under it
-            return
-        self._number += 1
-        self._running[id(profile)] = (self._number, time.perf_counter_ns())
-        agent.windows.give_way()
-
-    def _ended(self, agent: Agent, profile: Any) -> None:
-        number, start_ns = self._running.pop(id(profile), (0, 0))
-        if not number:
-            return
-        agent.writer.line(
-            "user-profiler",
-            n=number,
-            start_ns=start_ns,
-            end_ns=time.perf_counter_ns(),
-            file="",
-            kind="torch_npu",
-        )
-        folder = os.path.basename(str(getattr(getattr(profile, "prof_if", None), "prof_path", "") or ""))
-        if folder:
-            agent.note(
-                "scripts-own-npu-profile",
-                "info",
-                f"the script ran torch_npu's profiler itself; what that recorded is in {folder}: give that folder to "
-                "`stallscope analyze`",
-            )
-        agent.windows.take_back()
+    def folder_of(self, profile: Any) -> str:
+        return str(getattr(getattr(profile, "prof_if", None), "prof_path", "") or "")
 
 
 # -- marks on the device -------------------------------------------------------------------------------
