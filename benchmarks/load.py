@@ -432,7 +432,13 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=0, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.make:
-        counts = make(options.traces, options.make, options.size * 1_000_000, options.events)
+        if not options.traces:
+            parser.error("name the traces to make one of")
+        if options.make.exists():
+            parser.error(f"{options.make} exists, and it is not known what is in it: name another file")
+        unfinished = options.make.with_name(options.make.name + ".part")
+        counts = make(options.traces, unfinished, options.size * 1_000_000, options.events)
+        unfinished.rename(options.make)
         options.make.with_name(options.make.name.removesuffix(".json.gz") + ".count").write_text(
             "{} {}".format(*counts)
         )
