@@ -151,23 +151,25 @@ static Status ask(Tokens *t, const char *method, const u8 *p, size_t n, int64_t 
 static Status ask_text(Tokens *t, const u8 *p, size_t n, int64_t offset) {
     return ask(t, "clean_text", p, n, offset, 0, NULL);
 }
+static Status ask_name(Tokens *t, const u8 *p, size_t n) { return ask(t, "wants_name", p, n, 0, 0, NULL); }
 static Status ask_repair(Tokens *t, const u8 *p, size_t n, int64_t offset, int final, size_t *skip) {
     return ask(t, "repair", p, n, offset, final, skip);
 }
 
 static PyObject *tokeniser_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
     static char *names[] = {"helper", "seed", "keep", "isa", "text_budget", "window_from", "window_to",
-                            "wanted", "wanted_names", "points", NULL};
+                            "wanted", "wanted_names", "points", "by_name", NULL};
     PyObject *helper;
     unsigned long long seed = 0;
-    int keep = 1;
+    int keep = 1, by_name = 0;
     const char *isa = "";
     Py_ssize_t budget = (Py_ssize_t)1 << 27;
     long long from = INT64_MIN, to = INT64_MAX;
     const char *wanted = "", *wanted_names = "", *points = "";
     Py_ssize_t wanted_size = 0, names_size = 0, points_size = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|KpsnLLy#y#y#", names, &helper, &seed, &keep, &isa, &budget, &from,
-                                     &to, &wanted, &wanted_size, &wanted_names, &names_size, &points, &points_size))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|KpsnLLy#y#y#p", names, &helper, &seed, &keep, &isa, &budget, &from,
+                                     &to, &wanted, &wanted_size, &wanted_names, &names_size, &points, &points_size,
+                                     &by_name))
         return NULL;
     Tokeniser *self = (Tokeniser *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
     if (!self) return NULL;
@@ -198,6 +200,7 @@ static PyObject *tokeniser_new(PyTypeObject *type, PyObject *args, PyObject *kwa
     t->context = self;
     t->clean_text = ask_text;
     t->repair = ask_repair;
+    t->wants_name = by_name ? ask_name : NULL;
     const char *point = localeconv()->decimal_point;
     if (point && point[0] && !point[1]) t->decimal_point = point[0];
     return (PyObject *)self;

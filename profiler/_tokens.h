@@ -269,6 +269,7 @@ struct Tokens {
     Bytes wanted_ids;   /* int64, ascending */
     Bytes wanted_names; /* of the arguments that carry such ids, each with a zero behind it */
     Bytes points;       /* int64, ascending: times whose spans are kept too */
+    Bytes named;        /* per text: whether spans of that name are kept too; 0 not asked yet, 1 no, 2 yes */
     struct {
         int32_t cat;
         int64_t ts;
@@ -279,10 +280,12 @@ struct Tokens {
     size_t (*elements)(Tokens *, const u8 *, const u8 *); /* the parser for this machine */
     /* Callbacks put their answer into `clean` and return OK, or RAISED.
      * clean_text: an escaped or undecodable string, without its quotes -> its UTF-8 text.
+     * wants_name: may be NULL; the name of a span -> not empty if such spans are kept from everywhere.
      * repair: what stands at an element that cannot be read -> how much to skip (0: needs more text),
      *         and in `clean` one event to take in its place (empty: none). */
     void *context;
     Status (*clean_text)(Tokens *, const u8 *, size_t, int64_t offset);
+    Status (*wants_name)(Tokens *, const u8 *, size_t);
     Status (*repair)(Tokens *, const u8 *, size_t, int64_t offset, int final, size_t *skip);
 };
 
@@ -294,7 +297,7 @@ static void tokens_free(Tokens *t) {
     table_free(&t->keys);
     table_free(&t->odd);
     Bytes *all[] = {&t->odd_codes, &t->carry, &t->scratch, &t->clean, &t->mended, &t->spill, &t->wanted_ids,
-                    &t->wanted_names, &t->points};
+                    &t->wanted_names, &t->points, &t->named};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]->data);
     free(t);
 }
@@ -446,6 +449,26 @@ static int outside_window(const Tokens *t, const Row *row) {
     return !point || *point > end;
 }
 
+/* Whether spans of this name are kept from everywhere; asked once per name. */
+static Status wanted_by_name(Tokens *t, const Row *row, int *wanted) {
+    *wanted = 0;
+    if (!t->wants_name || row->ph != 'X' || row->name < 0) return OK;
+    size_t name = (size_t)row->name, known = t->named.length;
+    if (name >= known) {
+        if (bytes_reserve(&t->named, name + 1) < 0) return NO_MEMORY;
+        memset(t->named.data + known, 0, name + 1 - known);
+        t->named.length = name + 1;
+    }
+    if (!t->named.data[name]) {
+        const int64_t *start = t->strings.start + name;
+        Status status = t->wants_name(t, t->strings.text.data + start[0], (size_t)(start[1] - start[0]));
+        if (status != OK) return status;
+        t->named.data[name] = t->clean.length ? 2 : 1;
+    }
+    *wanted = t->named.data[name] == 2;
+    return OK;
+}
+
 /* Stores an event. Its arguments, from number `args_from` on, are already stored. */
 static inline Status put_row(Tokens *t, const Row *row, size_t args_from) {
     if (!t->keep) {
@@ -454,7 +477,12 @@ static inline Status put_row(Tokens *t, const Row *row, size_t args_from) {
     }
     if (UNLIKELY(t->windowed)) {
         note_first(t, row);
+        int wanted = 1;
         if (outside_window(t, row) && !carries_wanted(t, args_from)) {
+            Status status = wanted_by_name(t, row, &wanted);
+            if (status != OK) return status;
+        }
+        if (!wanted) {
             t->args = args_from;
             t->outside++;
             return OK;

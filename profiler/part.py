@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -19,7 +20,7 @@ from stallscope.profiler.errors import OptionError
 from stallscope.profiler.nesting import nest
 from stallscope.profiler.notes import Notes
 from stallscope.profiler.session import Session
-from stallscope.profiler.steps import find_steps
+from stallscope.profiler.steps import Step, find_steps
 from stallscope.profiler.timeline import (
     Allocations,
     ArgStore,
@@ -77,14 +78,56 @@ def parse_window(text: str) -> tuple[int, int]:
     return low, high
 
 
+def parse_steps(text: str) -> tuple[int, int | None]:
+    """The first and the last step of "A..B"; the first is 0 and the last None where they are left out.
+
+    >>> parse_steps("5..8"), parse_steps("3..")
+    ((5, 8), (3, None))
+    """
+    first, last = _ends(text, "--steps")
+    if not (_is_count(first or "0") and _is_count(last or "0")):
+        raise OptionError(f"--steps takes whole numbers A..B, not {text!r}.")
+    if first and last and int(first) > int(last):
+        raise OptionError(f"--steps {text} holds no step: its end must not lie before its beginning.")
+    return int(first or 0), int(last) if last else None
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 10
+
+
+def times_of_steps(steps: Sequence[Step], text: str) -> tuple[int, int]:
+    """Start and end of the chosen steps "A..B" in nanoseconds. Raises OptionError where there are none."""
+    first, last = parse_steps(text)
+    chosen = steps[first : None if last is None else last + 1]
+    if not chosen:
+        raise OptionError(f"there are no steps {text} in this recording. It has {len(steps)}.")
+    return min(s.start_ns for s in chosen), max(s.end_ns for s in chosen)
+
+
+def ends_of(window: str | None, step_times: tuple[int, int] | None = None) -> tuple[int, int]:
+    """Both ends of what a window and steps share, in nanoseconds. Raises OptionError where they share nothing."""
+    low, high = parse_window(window) if window is not None else (-FAR, FAR)
+    if step_times is None:
+        return low, high
+    if max(low, step_times[0]) > min(high, step_times[1]):
+        raise OptionError(f"the chosen steps do not reach into the window {window}.")
+    return max(low, step_times[0]), min(high, step_times[1])
+
+
 def part(
-    session: Session, *, window: str | None = None, steps: str | None = None, rank: int | None = None
+    session: Session,
+    *,
+    window: str | None = None,
+    steps: str | None = None,
+    rank: int | None = None,
+    step_times: tuple[int, int] | None = None,
 ) -> Session:
     """The part of a session that is asked for. Raises OptionError for a range that holds nothing.
 
     `window` is "A..B" from the start of the recording ("10s..12s", either end may be left out); `steps`
     "A..B" counts all steps from 0 and includes both ends; `rank` keeps the tracks of one rank. Together they keep
-    what is in all of them.
+    what is in all of them. `step_times` is where the steps lie, if that is known already (`times_of_steps`).
 
     The result depends only on the rows it holds: of a window, call trees and self times count what lies
     inside, tracks stand in the order of their first event, and only the arguments of kept rows stay.
@@ -92,18 +135,16 @@ def part(
     timeline = session.timeline
     keep = np.ones(len(timeline), bool)
     notes = Notes(session.notes)
-    low, high = -FAR, FAR
     if rank is not None:
         if session.facts.get("rank") != rank:
             keep &= _of_rank(timeline, rank)
         notes.add("part-rank", "info", f"only rank {rank} was analysed")
     if window is not None:
-        low, high = parse_window(window)
         notes.add("part-window", "info", f"only the window {window} was analysed")
     if steps is not None:
-        first, last = _step_times(timeline, steps)
-        low, high = max(low, first), min(high, last)
+        step_times = step_times or times_of_steps(find_steps(timeline), steps)
         notes.add("part-steps", "info", f"only the steps {steps} were analysed")
+    low, high = ends_of(window, step_times)
     if len(timeline) == 0:
         return dataclasses.replace(session, notes=notes)
     inside = keep & (timeline.spans.start_ns < high) & (timeline.spans.end_ns > low)
@@ -112,8 +153,9 @@ def part(
     kept = inside.copy()
     kept[launches[launches >= 0]] = True
     if not kept.any():
-        end = int(timeline.spans.end_ns.max()) / 1e9
-        raise OptionError(f"nothing was recorded in that part of the trace, which ends after {end:.6g} s.")
+        known = "outside-window" not in session.notes
+        end = f", which ends after {int(timeline.spans.end_ns.max()) / 1e9:.6g} s" if known else ""
+        raise OptionError(f"nothing was recorded in that part of the trace{end}.")
     cut = _Cut(timeline, np.flatnonzero(kept), inside[kept], low, high)
     return dataclasses.replace(session, timeline=cut.timeline(), facts=dict(session.facts), notes=notes)
 
@@ -127,17 +169,6 @@ def _of_rank(timeline: Timeline, rank: int) -> npt.NDArray[np.bool_]:
         )
     of_track: npt.NDArray[np.bool_] = ranks[timeline.spans.track] == rank
     return of_track
-
-
-def _step_times(timeline: Timeline, text: str) -> tuple[int, int]:
-    first, last = _ends(text, "--steps")
-    if not ((first or "0").isdecimal() and (last or "0").isdecimal()):
-        raise OptionError(f"--steps takes whole numbers A..B, not {text!r}.")
-    steps = find_steps(timeline)
-    chosen = steps[int(first or 0) : (int(last) + 1 if last else None)]
-    if not chosen:
-        raise OptionError(f"there are no steps {text} in this recording. It has {len(steps)}.")
-    return min(s.start_ns for s in chosen), max(s.end_ns for s in chosen)
 
 
 class _Cut:
@@ -264,4 +295,4 @@ def _clip(table: _Table, low: int, high: int) -> _Table:
     return type(table)(**{f.name: getattr(table, f.name)[inside] for f in dataclasses.fields(table)})
 
 
-__all__ = ["parse_time", "parse_window", "part"]
+__all__ = ["ends_of", "parse_steps", "parse_time", "parse_window", "part", "times_of_steps"]

@@ -17,6 +17,7 @@ host was not recorded, steps lie on the device's own track and have `facts["cloc
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +28,7 @@ from stallscope.profiler import step_evidence, step_pattern
 from stallscope.profiler.kernels import distinct, nearest
 from stallscope.profiler.kinds import DEVICE_WORK, Kind, is_graph_launch
 from stallscope.profiler.step_names import PHASES, Confidence, Level, StepName, read_name, renamed
-from stallscope.profiler.timeline import Int64, Timeline
+from stallscope.profiler.timeline import Int64, Timeline, Track
 
 Rows = npt.NDArray[np.intp]
 Mask = npt.NDArray[np.bool_]
@@ -63,6 +64,82 @@ def find_steps(timeline: Timeline) -> list[Step]:
         _annotated(timeline) or _device_annotated(timeline) or _module_passes(timeline) or _repeated(timeline)
     )
     return _numbered(steps)
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A named range in which others of its level begin, the last of them at `last_ns`; or a pass of a module.
+
+    Which of them is the step follows from the call tree; whether this one still runs then, and ends when it says, is
+    only sure if all that ran when it began is known: it ends with its caller at the latest.
+    """
+
+    track: Track
+    start_ns: int
+    end_ns: int
+    last_ns: int
+
+
+def is_step_sign(name: str) -> bool:
+    """Whether spans of this name are among those that `named_steps` has to see."""
+    return name.startswith(_MODULE) or read_name(name) is not None
+
+
+def named_steps(timeline: Timeline) -> tuple[list[Step], list[Holder]] | None:
+    """The steps that names tell, of a timeline that needs to hold only the spans for which `is_step_sign`.
+
+    Bounds and order are those that `find_steps` gives for the whole timeline, if the holders run as long as they say;
+    phases are not told. None where steps follow from more than that: from shapes and kernels.
+    """
+    steps = (_annotated(timeline) or _device_annotated(timeline)) if len(timeline) else []
+    starts = [step.start_ns for step in steps]
+    if not steps or len(set(starts)) < len(starts) or _split_by_work(timeline, steps):
+        return None
+    return _numbered(steps), _holders(timeline)
+
+
+def _split_by_work(timeline: Timeline, steps: list[Step]) -> bool:
+    """Whether a loop may split into passes of a module that it repeats, which shapes and kernels decide."""
+    loops = [step for step in steps if step.facts["source"] == "loop" and "clock" not in step.facts]
+    modules, outer = _pass_rows(timeline)
+    if not loops or len(modules) == 0:
+        return False
+    spans = timeline.spans
+    starts = spans.start_ns[outer]
+    for loop in loops:
+        first, last = np.searchsorted(starts, [loop.start_ns, loop.end_ns])
+        names = spans.name[outer[first:last]]
+        if len(np.unique(names)) < len(names):
+            return True
+    return False
+
+
+def _holders(timeline: Timeline) -> list[Holder]:
+    """The marks and the scopes that others of their level begin in, on their own track; and the passes of modules."""
+    spans = timeline.spans
+    rows, told = _read_names(timeline, (Kind.ANNOTATION, Kind.OPERATOR, Kind.DEVICE_ANNOTATION))
+    group = spans.track[rows].astype(np.int64) * len(Level) + told.level(rows)
+    found: list[Holder] = []
+    for number in np.unique(group[told.level(rows) != Level.LOOP]).tolist():
+        mine = rows[group == number]
+        found.extend(_begun_inside(timeline, mine, mine))
+    modules, outer = _pass_rows(timeline)
+    for track in np.unique(spans.track[outer]).tolist():
+        passes = outer[spans.track[outer] == track]
+        found.extend(_begun_inside(timeline, passes, modules[spans.track[modules] == track], always=True))
+    return found
+
+
+def _begun_inside(timeline: Timeline, rows: Rows, others: Rows, always: bool = False) -> Iterator[Holder]:
+    """The rows of a track in which more than one of `others`, which hold them, begins; or all, if `always`."""
+    spans = timeline.spans
+    starts = np.sort(spans.start_ns[others])
+    first = np.searchsorted(starts, spans.start_ns[rows])
+    last = np.maximum(np.searchsorted(starts, spans.end_ns[rows]) - 1, first)
+    for row, a, b in zip(rows.tolist(), first.tolist(), last.tolist(), strict=True):
+        if always or b > a:
+            track = timeline.tracks[int(spans.track[row])]
+            yield Holder(track, int(spans.start_ns[row]), int(spans.end_ns[row]), int(starts[b]))
 
 
 # -- annotations -----------------------------------------------------------------------------------
@@ -249,19 +326,23 @@ def _innermost(timeline: Timeline, rows: Rows, inside: list[Step]) -> Rows:
 _MODULE = "nn.Module: "
 
 
-def _passes(timeline: Timeline) -> list[Step]:
-    """Calls of outermost modules that have modules inside, as steps with the phase their shapes tell."""
-    spans = timeline.spans
+def _pass_rows(timeline: Timeline) -> tuple[Rows, Rows]:
+    """Rows of all calls of modules, and by start those of outermost ones that have modules inside."""
     mask = timeline.match_names(lambda name: name.startswith(_MODULE), Kind.PYTHON)
     rows = np.flatnonzero(mask)
     if len(rows) == 0:
-        return []
+        return rows, rows
     above = _ancestor_in(timeline, rows, mask)
     outer = np.intersect1d(rows[above < 0], above[above >= 0])
     # what torch.compile made of a module has none inside
     compiled = timeline.match_names(lambda name: "OptimizedModule" in name, mask)
     outer = np.union1d(outer, rows[(above < 0) & compiled[rows]])
-    outer = outer[np.argsort(spans.start_ns[outer], kind="stable")]
+    return rows, outer[np.argsort(timeline.spans.start_ns[outer], kind="stable")]
+
+
+def _passes(timeline: Timeline) -> list[Step]:
+    """Calls of outermost modules that have modules inside, as steps with the phase their shapes tell."""
+    _, outer = _pass_rows(timeline)
     steps = []
     for row in outer.tolist():
         name = timeline.name(row).removeprefix(_MODULE)

@@ -82,6 +82,7 @@ class PythonEngine:
         self.part = part
         self._wanted = frozenset() if part is None else frozenset(part.ids.tolist())
         self._points = [] if part is None else sorted(part.points.tolist())
+        self._named: dict[int, bool] = {}
         self._firsts: dict[int, int] | None = {}
         self.always_mend = always_mend
         self.strings = StringTable()
@@ -260,7 +261,8 @@ class PythonEngine:
         phase = _phase(event.ph)
         if self.part is not None:
             self._note_first(phase, cat, ts, dur)
-            if self._outside(phase, cat, ts, dur) and not self._carries_wanted(event.args):
+            outside = self._outside(phase, cat, ts, dur) and not self._carries_wanted(event.args)
+            if outside and not (phase == ord("X") and self._wants_name(name)):
                 self.counts["outside"] += 1
                 return
         row = len(self._ph)
@@ -289,6 +291,13 @@ class PythonEngine:
             return False
         at = bisect.bisect_left(self._points, ts)
         return phase != ord("X") or at == len(self._points) or self._points[at] > end
+
+    def _wants_name(self, name: int) -> bool:
+        if self.part is None or self.part.names is None or name < 0:
+            return False
+        if name not in self._named:
+            self._named[name] = self.part.names(self.strings[name])
+        return self._named[name]
 
     def _carries_wanted(self, args: msgspec.Raw) -> bool:
         if not self._wanted or bytes(args)[:1] != b"{":

@@ -45,13 +45,15 @@ _MAX_META = 32 << 20
 class Part:
     """Which events to keep: those that touch [low_ns, high_ns], as the file's own ts says, and from everywhere
     metadata, begins and ends, marks without a category, events with one of `ids` in an argument of `WANTED_KEYS`,
-    and complete events that cover one of `points`. Both are int64 of any order.
+    and complete events that cover one of `points` (both int64 of any order) or whose name `names` says yes to, which is
+    asked once per name.
     """
 
     low_ns: int
     high_ns: int
     ids: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
     points: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
+    names: Callable[[str], bool] | None = None
 
 
 @dataclass
@@ -186,10 +188,22 @@ class Spill:
         return data.decode("utf-8", "replace")
 
 
+class _Helper(Mender):
+    """What the compiled parser asks: how to mend a fault, and whether a part wants spans of a name."""
+
+    def __init__(self, notes: Notes, names: Callable[[str], bool] | None) -> None:
+        super().__init__(notes)
+        self._names = names
+
+    def wants_name(self, name: bytes, _offset: int) -> bytes:
+        """Not empty for yes."""
+        return b"yes" if self._names is not None and self._names(name.decode("utf-8", "replace")) else b""
+
+
 class _CompiledEngine:
     def __init__(self, notes: Notes, part: Part | None, isa: str = "") -> None:
         part = part or Part(NO_TIME, (1 << 63) - 1)
-        self.mender = Mender(notes)
+        self.mender = _Helper(notes, part.names)
         self.spill = Spill()
         seed = int.from_bytes(os.urandom(8), "little")
         self.core = kernels.core.Tokeniser(
@@ -202,6 +216,7 @@ class _CompiledEngine:
             wanted=np.sort(part.ids).tobytes(),
             wanted_names="\0".join(WANTED_KEYS).encode(),
             points=np.sort(part.points).tobytes(),
+            by_name=part.names is not None,
         )
 
     def begin(self, offset: int) -> None:

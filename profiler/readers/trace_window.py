@@ -15,7 +15,7 @@ it says.)
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,40 +35,70 @@ BEFORE_NS = 10_000_000
 """How far before the window events are kept: most launches and callers of what is inside lie there."""
 _HEAD = 4 << 20
 _OTHER = "__xpu_profiler__"
+_NOTHING = Part(NO_TIME + 1, NO_TIME + 1)
 _NOT_WHOLE = ("several-documents", "span-not-closed", "async-not-closed")
 
 
-def read_window(path: Path, low_ns: int, high_ns: int) -> Session | None:
+@dataclass(frozen=True)
+class Sketch:
+    """The spans of a file whose names were asked for, and when its first span of all starts, as the file says it."""
+
+    timeline: Timeline
+    origin_ns: int
+
+
+def read_names(path: Path, names: Callable[[str], bool]) -> Sketch | None:
+    """The spans whose name `names` says yes to (it is asked once per name), as the whole file's session has them.
+
+    None where that is not sure, as for `read_window`.
+    """
+    raw = tokenise(path, part=dataclasses.replace(_NOTHING, names=names))
+    origin = _origin(raw)
+    if origin is None:
+        return None
+    session = chrome_trace.interpret(raw, path.name, origin)
+    return None if _is_cut(session) else Sketch(session.timeline, origin)
+
+
+def read_window(
+    path: Path, low_ns: int, high_ns: int, *, origin_ns: int | None = None, points: Int64 | None = None
+) -> Session | None:
     """A session of at least all that touches [low, high), in nanoseconds from the file's first span.
 
     Its origin and every row in the window are those of the whole file's session. None where that is not sure,
-    or the beginning of the file is no trace.
+    or the beginning of the file is no trace. `origin_ns` is when the first span starts, where that is known; what
+    runs at one of `points`, in nanoseconds from then, is kept too.
     """
-    guess = _guess(path)
+    guess = _guess(path) if origin_ns is None else origin_ns
     if guess is None:
         return None
-    held = _range(guess, low_ns, high_ns)
+    more = np.zeros(0, np.int64) if points is None else points
+    held = _range(guess, low_ns, high_ns, more)
     raw = tokenise(path, part=held)
     origin = _origin(raw)
     if origin is not None and not _holds(held, origin, low_ns, high_ns):
-        held = _range(origin, low_ns, high_ns)
+        held = _range(origin, low_ns, high_ns, more)
         raw = tokenise(path, part=held)
     if origin is None:
         return None
     session = chrome_trace.interpret(raw, path.name, origin)
     missing = _missing(session.timeline, low_ns, high_ns, held.low_ns - origin)
     if missing is not None and (len(missing.ids) or len(missing.points)):
-        held = dataclasses.replace(held, ids=missing.ids, points=missing.points + origin)
+        both = np.concatenate([held.points, missing.points + origin])
+        held = dataclasses.replace(held, ids=missing.ids, points=both)
         del raw, session
         session = chrome_trace.interpret(tokenise(path, part=held), path.name, origin)
-    if len(session.timeline) == 0 or missing is None or any(code in session.notes for code in _NOT_WHOLE):
-        return None
-    return session
+    return None if len(session.timeline) == 0 or missing is None or _is_cut(session) else session
 
 
-def _range(origin: int, low: int, high: int) -> Part:
-    """What to keep for a window, if this is the origin."""
-    return Part(max(origin + low - BEFORE_NS, -FAR), min(origin + high, FAR))
+def _is_cut(session: Session) -> bool:
+    """Whether it may lack what lies outside of a part and belongs to rows inside."""
+    return any(code in session.notes for code in _NOT_WHOLE)
+
+
+def _range(origin: int, low: int, high: int, points: Int64) -> Part:
+    """What to keep for a window, if this is the origin; `points` count from it."""
+    return Part(max(origin + low - BEFORE_NS, -FAR), min(origin + high, FAR), points=points + origin)
 
 
 def _guess(path: Path) -> int | None:
@@ -84,7 +114,7 @@ def _guess(path: Path) -> int | None:
                 return
 
     try:
-        return _origin(tokenise_chunks(head(), path, part=Part(NO_TIME + 1, NO_TIME + 1)))
+        return _origin(tokenise_chunks(head(), path, part=_NOTHING))
     except InputError:
         return None  # reading the whole says what is wrong, if anything is
 
@@ -128,4 +158,4 @@ def _missing(timeline: Timeline, low: int, high: int, edge: int) -> _Missing | N
     return _Missing(ids, np.unique(spans.start_ns[over]))
 
 
-__all__ = ["BEFORE_NS", "read_window"]
+__all__ = ["BEFORE_NS", "Sketch", "read_names", "read_window"]

@@ -36,6 +36,19 @@ def test_two_ways_to_a_window_give_one_report(name: str, monkeypatch: pytest.Mon
     assert whole == cut
 
 
+@pytest.mark.parametrize("name", ["gpu_item_sync.json", "gpu_python_gap.json", "gpu_tiny_kernels.json.gz"])
+def test_two_ways_to_some_steps_give_one_report(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = ("--steps", "1..1")
+    whole = report(SAMPLES / name, *steps)
+    monkeypatch.setattr(partial, "SMALL", 0)
+    cut = report(SAMPLES / name, *steps)
+
+    codes = {note["code"] for note in cut.pop("notes")}
+    assert {"outside-window", "part-steps"} <= codes and "part-read-whole" not in codes
+    whole.pop("notes")
+    assert whole == cut
+
+
 def test_a_folder_of_ranks_and_one_of_them(tmp_path: Path) -> None:
     for rank in range(3):
         trace = json.loads((SAMPLES / "gpu_item_sync.json").read_text())
