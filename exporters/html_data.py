@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallscope.analyzers.finding import Finding, Report
-from stallscope.analyzers.idle import IDLE_CLASSES, Cause
+from stallscope.analyzers.idle import IDLE_CLASSES, Cause, Pieces
 from stallscope.analyzers.run import Run
 from stallscope.exporters.html_pack import deflated, extremes, pack_json, planes, zigzag
 from stallscope.exporters.html_text import clean
@@ -97,19 +97,41 @@ class PageTimeline:
 
 
 @dataclass
+class _Drawn:
+    """Rows of one track that are drawn, and the index of each one's (name, kind) pair."""
+
+    rows: Rows
+    codes: Int32
+
+
+@dataclass
 class _Lanes:
     """Slices of one track in page order: `row` is the timeline row or -1, `level` the row of the track."""
 
     start: Int64
     dur: Int64
-    name: Int64
+    name: Int32 | Int64
     level: Int64
-    row: Int64
+    row: Rows
 
 
 def timeline_data(session: Session, report: Report, max_slices: int = MAX_SLICES) -> PageTimeline:
     """Pack a session's timeline for the page; at most `max_slices` spans, more are counted and left out."""
     return _Packer(session, report, max_slices).pack()
+
+
+def _longest_rows(pieces: Pieces, first: Rows, behind: Rows) -> Int64:
+    """The host row of the longest piece of each run [first, behind) of pieces, of equal ones the last. Shape of `first`."""
+    if len(first) == 0:
+        return np.zeros(0, np.int64)
+    count = behind - first
+    heads = np.cumsum(count) - count
+    at = np.repeat(first - heads, count) + np.arange(int(count.sum()))
+    length = pieces.lengths(at)
+    longest = np.repeat(np.maximum.reduceat(length, heads), count) == length
+    out = np.empty(len(first), np.int64)
+    out[np.repeat(np.arange(len(first)), count)[longest]] = pieces.row[at[longest]]  # the last one stays
+    return out
 
 
 class _Packer:
@@ -139,7 +161,8 @@ class _Packer:
         self._process_groups(by_track)
         slices = _concat(self.parts)
         self.parts.clear()
-        self.codes = self.codes[:0].copy()  # what is packed needs the room
+        by_track.clear()  # what is packed needs the room
+        self.codes = self.codes[:0].copy()
         base = int(slices.start.min()) if len(slices.start) else 0
         columns = _columns(slices, self.row_starts, base)
         layout = self._layout(columns, slices, base)
@@ -174,15 +197,14 @@ class _Packer:
         return np.sort(kept)
 
     def _name_codes(self, kept: Rows) -> tuple[Int32, list[tuple[str, int]]]:
-        """For each timeline row the index of its (name, kind) pair, the most frequent pair first."""
+        """For each drawn row the index of its (name, kind) pair, the most frequent pair first. Shape of `kept`."""
         spans = self.timeline.spans
         pair = spans.name[kept].astype(np.int64) * 16 + spans.kind[kept]
         distinct, inverse, counts = kernels.ranked(pair)
         order = np.argsort(-counts, kind="stable")
-        rank = np.empty(len(order), np.int64)
+        rank = np.empty(len(order), np.int32)
         rank[order] = np.arange(len(order))
-        codes = np.zeros(len(spans), np.int32)
-        codes[kept] = rank[inverse] if len(kept) else 0
+        codes = rank.take(inverse) if len(kept) else np.zeros(0, np.int32)
         texts = self.timeline.strings
         table = [(clean(texts[int(distinct[i]) // 16]), int(distinct[i]) % 16) for i in order]
         self.names = {}
@@ -196,11 +218,13 @@ class _Packer:
             self.name_table.append(key)
         return self.names[key]
 
-    def _tracks_of(self, kept: Rows) -> dict[int, Rows]:
+    def _tracks_of(self, kept: Rows) -> dict[int, _Drawn]:
         track = self.timeline.spans.track[kept]
-        cuts = np.searchsorted(track, np.arange(len(self.timeline.tracks) + 1))
+        cuts = np.searchsorted(track, np.arange(len(self.timeline.tracks) + 1, dtype=track.dtype)).tolist()
         return {
-            t: kept[cuts[t] : cuts[t + 1]] for t in range(len(self.timeline.tracks)) if cuts[t + 1] > cuts[t]
+            t: _Drawn(kept[a:b], self.codes[a:b])
+            for t, (a, b) in enumerate(itertools.pairwise(cuts))
+            if b > a
         }
 
     # -- groups --------------------------------------------------------------------------------------
@@ -230,8 +254,8 @@ class _Packer:
         self.parts.append(part)
         return track
 
-    def _span_track(self, number: int, rows: Rows) -> PageTrack:
-        source = self.timeline.tracks[number]
+    def _span_track(self, number: int, drawn: _Drawn) -> PageTrack:
+        source, rows = self.timeline.tracks[number], drawn.rows
         spans = self.timeline.spans
         start, dur = spans.start_ns[rows], spans.dur_ns[rows]
         level = _lanes(start, start + dur) if source.role == "device" else spans.depth[rows].astype(np.int64)
@@ -239,9 +263,9 @@ class _Packer:
         part = _Lanes(
             start[order],
             dur[order],
-            self.codes[rows][order].astype(np.int64),
+            drawn.codes[order],
             level[order],
-            rows[order].astype(np.int64),
+            rows[order],
         )
         kind = {"device": "stream", "host": "thread"}.get(source.role, "label")
         track = PageTrack(
@@ -289,7 +313,7 @@ class _Packer:
             "Steps", "steps", [self._strip("steps", "step", start, end, names, "steps on the host clock")]
         )
 
-    def _device_groups(self, by_track: dict[int, Rows]) -> None:
+    def _device_groups(self, by_track: dict[int, _Drawn]) -> None:
         tracks = self.timeline.tracks
         devices: dict[tuple[int, int], list[int]] = {}
         for number in by_track:
@@ -325,43 +349,40 @@ class _Packer:
         gaps, pieces = account.view.gaps, account.pieces
         # neighbours with one cause become one slice; its host row is that of the longest of them
         new = np.ones(len(pieces), bool)
-        new[1:] = (np.diff(pieces.gap) != 0) | (np.diff(pieces.cause) != 0)
+        np.not_equal(pieces.gap[1:], pieces.gap[:-1], out=new[1:])
+        new[1:] |= pieces.cause[1:] != pieces.cause[:-1]
         first = np.flatnonzero(new)
-        of_slice = np.cumsum(new) - 1
-        row = np.full(len(first), -1, np.int64)
-        by_length = np.argsort(pieces.dur_ns, kind="stable")
-        row[of_slice[by_length]] = pieces.row[by_length]
-        start, end = pieces.start_ns[first], np.maximum.reduceat(pieces.end_ns, first)
+        del new
+        behind = np.append(first[1:], len(pieces))
+        start, end = pieces.start_ns[first], pieces.end_ns[behind - 1]
         chosen = np.arange(len(first))
         if len(first) > MAX_GAPS:
             chosen = np.sort(np.argpartition(end - start, len(first) - MAX_GAPS)[-MAX_GAPS:])
             self.left_out.append(
                 f"{self.run.rank_labels.get(key, f'device {key}')}: only the longest {MAX_GAPS:,} of {len(first):,} pieces of idle time are drawn."
             )
-        cause = pieces.cause[first][chosen]
+        first, behind = first[chosen], behind[chosen]
+        cause = pieces.cause[first]
         names = np.full(len(Cause), -1, np.int64)
         for number in np.unique(cause).tolist():
             names[number] = self._extra_name(Cause(number).key, KIND_GAP)
         at = self.count
         track = self._strip("idle", "gap", start[chosen], end[chosen], names[cause], "device idle, by cause")
-        gap = pieces.gap[first][chosen]
-        self.gap_parts.append((at, gaps.ended_by[gap].astype(np.int64), row[chosen], gaps.dur_ns[gap]))
+        gap = pieces.gap[first]
+        row = _longest_rows(pieces, first, behind)
+        self.gap_parts.append((at, gaps.ended_by[gap].astype(np.int64), row, gaps.dur_ns[gap]))
         return [track]
 
-    def _process_groups(self, by_track: dict[int, Rows]) -> None:
+    def _process_groups(self, by_track: dict[int, _Drawn]) -> None:
         tracks, spans = self.timeline.tracks, self.timeline.spans
         linked = spans.launch_row[spans.launch_row >= 0]
-        launches = (
-            np.bincount(spans.track[linked], minlength=len(tracks))
-            if len(linked)
-            else np.zeros(len(tracks), int)
-        )
+        launches = np.bincount(spans.track[linked], minlength=len(tracks))
         homes: dict[tuple[int, str], list[int]] = {}
         for number in by_track:
             homes.setdefault((tracks[number].rank, str(tracks[number].process)), []).append(number)
 
         def weight(number: int) -> tuple[bool, int, int]:
-            rows = by_track[number]
+            rows = by_track[number].rows
             top = rows[spans.depth[rows] == 0]
             return tracks[number].role == "label", -int(launches[number]), -int(spans.dur_ns[top].sum())
 
@@ -444,10 +465,10 @@ class _Packer:
     def _details(self, slices: _Lanes, drawn: Int64) -> str:
         """The second blob: a JSON head, a zero byte, then its byte planes one after the other."""
         spans = self.timeline.spans
-        real = slices.row >= 0
-        row = slices.row[real]
-        at = np.full(len(spans), -1, np.int64)
-        at[row] = np.flatnonzero(real)
+        place = np.flatnonzero(slices.row >= 0).astype(np.int32)
+        row = slices.row[place]
+        at = np.full(len(spans), -1, np.int32)
+        at[row] = place
         head: dict[str, Any] = {"columns": []}
         body: list[bytes] = []
 
@@ -457,12 +478,16 @@ class _Packer:
             body.append(raw)
 
         on_tree = np.array([t.role != "device" for t in self.timeline.tracks] or [False])[spans.track[row]]
-        child = np.where(on_tree, spans.dur_ns[row] - spans.self_ns[row], 0)
-        put("child", zigzag(child - self._drawn_children(slices, drawn)[real]))
-        linked = np.flatnonzero(spans.launch_row[row] >= 0)
-        launch = at[spans.launch_row[row[linked]]]
-        put("linked", np.diff(at[row[linked]], prepend=0))
-        put("launch", zigzag(np.diff(launch, prepend=0)))
+        child = slices.dur[place] - spans.self_ns[row]
+        child *= on_tree
+        child -= self._drawn_children(slices, drawn)[place]
+        put("child", zigzag(child))
+        del on_tree, child
+        launch = spans.launch_row[row]
+        linked = np.flatnonzero(launch >= 0)
+        put("linked", _steps(place[linked]))
+        put("launch", zigzag(_steps(at[launch[linked]])))
+        del place, launch, linked
         for name, ids in (("correlation", spans.correlation), ("external", spans.external_id)):
             numbers, texts = self._ids(ids[row])
             put(name, numbers)
@@ -472,49 +497,42 @@ class _Packer:
         head["gaps"] = []
         for first, ended_by, host_row, gap_ns in self.gap_parts:
             head["gaps"].append([first, len(gap_ns)])
-            put("endedBy", zigzag(np.diff(at[ended_by], prepend=0)))
-            put(
-                "hostRow",
-                zigzag(np.diff(np.where(host_row >= 0, at[np.maximum(host_row, 0)], -1), prepend=0)),
-            )
+            put("endedBy", zigzag(_steps(at[ended_by])))
+            put("hostRow", zigzag(_steps(np.where(host_row >= 0, at[host_row], -1))))
             put("gap", gap_ns)
         text = json.dumps(head, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
         return deflated(text.encode("ascii") + b"\0" + b"".join(body))
 
     def _ids(self, ids: Int64) -> tuple[Int64, dict[str, str]]:
         """Differences of the ids (0: the id before it), and as text those that JavaScript cannot hold."""
-        plain = (ids != NO_ID) & (ids > TEXT_ID_BASE) & (np.abs(ids) < 1 << 52)
-        odd = np.flatnonzero((ids != NO_ID) & ~plain)
+        plain = (ids > max(TEXT_ID_BASE, -(1 << 52))) & (ids < 1 << 52)
+        odd = np.flatnonzero(~plain)
+        odd = odd[ids[odd] != NO_ID]
         texts = self.timeline.strings.texts
         text = {
             str(i): clean(str(decode_id(int(ids[i]), texts)), 80) for i in odd.tolist()[:MAX_ARGUMENT_SETS]
         }
         # NO_ID becomes 0 here; producers use 0 for "none" as well
-        return zigzag(np.diff(np.where(plain, ids, 0), prepend=0)), text
+        ids *= plain
+        return zigzag(_steps(ids)), text
 
-    def _arguments(self, row: Int64) -> tuple[Int64, dict[str, Any]]:
+    def _arguments(self, row: Rows) -> tuple[Int32, dict[str, Any]]:
         """For each slice the index of its set of arguments; a set is pairs of indices into keys and values."""
-        store, source = self.timeline.args, self.timeline.spans.source
-        known = [k for k in ARGUMENTS if k in store.keys]
-        out = np.zeros(len(row), np.int64)
+        known = [k for k in ARGUMENTS if k in self.timeline.args.keys]
+        store, asked = _of_events(self.timeline.args, known, self.timeline.spans.source[row])
+        events = int(asked.max(initial=-1)) + 1
         sets: list[list[int]] = [[]]
         keys: list[dict[str, Any]] = []
         skipped: list[str] = []
-        events = max(
-            int(source.max()) + 1 if len(source) else 0, int(store.event[-1]) + 1 if len(store) else 0
-        )
-        store = _of_events(store, known, source[row], events)
-        has_any = np.zeros(events, bool)
-        has_any[store.event] = True
-        some = np.flatnonzero(has_any[source[row]])
-        asked = source[row[some]]
-        codes = np.zeros(len(some), np.int64)
+        codes = np.zeros(events, np.int64)
         for key in known:
-            by_event, values = store.codes(key, events)
-            mine = by_event.take(asked).astype(np.int64) + 1
-            if not mine.any():
+            mine, values = store.codes(key, events)
+            if len(values) == 0:
                 continue
-            distinct, inverse, _ = kernels.ranked(codes * (len(values) + 1) + mine)
+            both = codes * (len(values) + 1)
+            both += mine
+            both += 1
+            distinct, inverse, _ = kernels.ranked(both)
             if len(distinct) > MAX_ARGUMENT_SETS:
                 skipped.append(key)
                 continue
@@ -532,13 +550,15 @@ class _Packer:
         # a slice without any of them gets the empty set, which need not be the first after the merging
         if [] not in sets:
             sets.append([])
-        out[:] = sets.index([])
-        out[some] = codes
-        return out, {"keys": keys, "sets": sets, "skipped": skipped}
+        # what -1 finds is the last one
+        table = np.append(codes, sets.index([])).astype(np.int32)
+        return table.take(asked), {"keys": keys, "sets": sets, "skipped": skipped}
 
 
-def _of_events(store: ArgStore, keys: list[str], sources: npt.NDArray[Any], events: int) -> ArgStore:
-    """The arguments of some keys and some source events."""
+def _of_events(store: ArgStore, keys: list[str], sources: Int32) -> tuple[ArgStore, Int32]:
+    """The arguments of some keys and some source events, which are numbered anew; and for each source its new number,
+    -1 for one without any."""
+    events = max(int(sources.max(initial=-1)), int(store.event[-1]) if len(store) else -1) + 1
     wanted_key = np.zeros(1 << 16, bool)
     wanted_key[[store.keys.index(k) for k in keys]] = True
     wanted = np.zeros(events, bool)
@@ -548,9 +568,28 @@ def _of_events(store: ArgStore, keys: list[str], sources: npt.NDArray[Any], even
         some = np.flatnonzero(wanted_key.take(store.key[low : low + (1 << 18)])) + low
         found.append(some[wanted.take(store.event[some])])
     at = np.concatenate(found)
+    event = store.event[at]
+    wanted[:] = False
+    wanted[event] = True
+    number = np.cumsum(wanted, dtype=np.int32)
+    number -= 1
+    asked = np.where(wanted.take(sources), number.take(sources), np.int32(-1))
     return ArgStore(
-        store.strings, store.keys, store.event[at], store.key[at], store.tag[at], store.value[at], store.spill
-    )
+        store.strings,
+        store.keys,
+        number.take(event),
+        store.key[at],
+        store.tag[at],
+        store.value[at],
+        store.spill,
+    ), asked
+
+
+def _steps(values: npt.NDArray[Any]) -> Int64:
+    """From each value to the next, the first one from 0. Shape of `values`."""
+    out = np.array(values, np.int64)
+    np.subtract(values[1:], values[:-1], out=out[1:])
+    return out
 
 
 def _argument(value: Any) -> str:

@@ -34,14 +34,17 @@ def planes(values: npt.NDArray[Any]) -> tuple[bytes, int]:
     if len(values) == 0:
         return b"", 1
     width = max(1, (int(values.max()).bit_length() + 7) // 8)
-    raw = np.ascontiguousarray(values, dtype="<u8").view(np.uint8).reshape(-1, 8)
+    little = values.dtype.newbyteorder("<")
+    raw = np.ascontiguousarray(values, little).view(np.uint8).reshape(-1, values.dtype.itemsize)
     return raw[:, :width].T.tobytes(), width
 
 
 def zigzag(values: npt.NDArray[Any]) -> Int64:
     """Small integers of either sign as small non-negative ones: 0, -1, 1, -2 ... become 0, 1, 2, 3 ..."""
     v = np.asarray(values, np.int64)
-    return (v << 1) ^ (v >> 63)
+    out = v << 1
+    out ^= v >> 63
+    return out
 
 
 def extremes(values: npt.NDArray[np.float64], most: int) -> Rows:
