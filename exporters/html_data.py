@@ -558,7 +558,7 @@ class _Packer:
 def _of_events(store: ArgStore, keys: list[str], sources: Int32) -> tuple[ArgStore, Int32]:
     """The arguments of some keys and some source events, which are numbered anew; and for each source its new number,
     -1 for one without any."""
-    events = max(int(sources.max(initial=-1)), int(store.event[-1]) if len(store) else -1) + 1
+    events = max(int(sources.max(initial=-1)), store.last_event()) + 1
     wanted_key = np.zeros(1 << 16, bool)
     wanted_key[[store.keys.index(k) for k in keys]] = True
     wanted = np.zeros(events, bool)
@@ -566,9 +566,9 @@ def _of_events(store: ArgStore, keys: list[str], sources: Int32) -> tuple[ArgSto
     found = [np.zeros(0, np.intp)]
     for low in range(0, len(store), 1 << 18):  # a store may hold a hundred million
         some = np.flatnonzero(wanted_key.take(store.key[low : low + (1 << 18)])) + low
-        found.append(some[wanted.take(store.event[some])])
+        found.append(some[wanted.take(store.events_of(some))])
     at = np.concatenate(found)
-    event = store.event[at]
+    event = store.events_of(at)
     wanted[:] = False
     wanted[event] = True
     number = np.cumsum(wanted, dtype=np.int32)

@@ -72,8 +72,8 @@ KERNEL(group, "qii", 2)
 KERNEL(inherit, "ibi", 1)
 KERNEL(cut, "qqiqqqqii", 4)
 KERNEL(flatten, "qiqqqqq", 3)
-KERNEL(order, "iqqq", 1)
-KERNEL(pick, "qihbqqq", 1)
+KERNEL(order, "iqqi", 1)
+KERNEL(pick, "qihbqiq", 1)
 KERNEL(replay, "q", 4)
 
 /* ---------------------------------------------------------------------------------------------
@@ -278,11 +278,13 @@ static PyObject *tokeniser_take(PyObject *object, PyObject *number) {
     Column *column = (Column *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
     Py_DECREF(type);
     if (!column) return NULL;
-    size_t size = (i < EVENT_COLUMNS ? t->rows : t->args) * column_size[i];
+    size_t ends = i == COL_ARGS_FROM; /* where the last event's arguments end is told too */
+    size_t size = (i < EVENT_COLUMNS ? t->rows + ends : t->args) * column_size[i];
     void *fitted = realloc(t->column[i], size ? size : 1);
     column->data = fitted ? fitted : t->column[i];
     column->size = (Py_ssize_t)size;
     t->column[i] = NULL;
+    if (ends) ((int32_t *)column->data)[t->rows] = (int32_t)t->args;
     return (PyObject *)column;
 }
 

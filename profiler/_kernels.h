@@ -469,112 +469,92 @@ static ptrdiff_t kernel_cut(const Arrays *a) {
  * Order and arguments
  */
 
-typedef struct {
-    int64_t start; /* and at one start the longer first */
-    int32_t row;
-} Sorted;
-
-static inline int after(const int64_t *dur, const Sorted *a, const Sorted *b) {
-    return a->start > b->start || (a->start == b->start && dur[a->row] < dur[b->row]);
+/* Whether row a stands behind row b: it starts later, or together with a longer one. */
+static inline int after(const int64_t *start, const int64_t *dur, int32_t a, int32_t b) {
+    return start[a] > start[b] || (start[a] == start[b] && dur[a] < dur[b]);
 }
 
-/* Stable merge of two sorted neighbours lo .. mid and mid .. hi, `spare` as large as the first. */
-static void merge_runs(const int64_t *dur, Sorted *item, size_t lo, size_t mid, size_t hi, Sorted *spare) {
-    while (lo < mid && !after(dur, &item[lo], &item[mid])) lo++;
-    if (lo == mid) return;
-    size_t left = mid - lo, i = 0;
-    memcpy(spare, item + lo, left * sizeof *spare);
-    while (i < left) item[lo++] = mid < hi && after(dur, &spare[i], &item[mid]) ? item[mid++] : spare[i++];
-}
-
-/* Files hold a few sorted stretches: found as they are, and merged in pairs. */
-static ptrdiff_t sort_items(const int64_t *dur, Sorted *item, size_t n) {
-    size_t runs = 0, room = 64;
-    size_t *from = malloc((room + 1) * sizeof *from);
-    Sorted *spare = NULL;
-    if (!from) return KERNEL_NO_MEMORY;
+/* Sorts the rows of a track. Files hold a few sorted stretches: found as they are, and merged in pairs. `from` and
+ * `spare` are as large as `row`, and one more. */
+static void sort_rows(const int64_t *start, const int64_t *dur, int32_t *row, size_t n, int32_t *from, int32_t *spare) {
+    size_t runs = 0;
     from[0] = 0;
-    for (size_t i = 1; i <= n; i++) {
-        if (i < n && !after(dur, &item[i - 1], &item[i])) continue;
-        if (runs == room) {
-            size_t *more = realloc(from, (2 * room + 1) * sizeof *from);
-            if (!more) break;
-            from = more;
-            room *= 2;
+    for (size_t i = 1; i < n; i++)
+        if (after(start, dur, row[i - 1], row[i])) from[++runs] = (int32_t)i;
+    from[++runs] = (int32_t)n;
+    for (; runs > 1; runs = (runs + 1) / 2) {
+        for (size_t r = 0; r + 1 < runs; r += 2) {
+            int32_t lo = from[r], mid = from[r + 1], hi = from[r + 2], left = mid - lo, i = 0;
+            memcpy(spare, row + lo, (size_t)left * sizeof *spare);
+            while (i < left) row[lo++] = mid < hi && after(start, dur, spare[i], row[mid]) ? row[mid++] : spare[i++];
         }
-        from[++runs] = i;
+        for (size_t r = 0; r <= runs / 2; r++) from[r] = from[2 * r];
+        from[(runs + 1) / 2] = (int32_t)n;
     }
-    if (from[runs] == n && (runs < 2 || (spare = malloc(n * sizeof *spare)))) {
-        for (; runs > 1; runs = (runs + 1) / 2) {
-            for (size_t r = 0; r + 1 < runs; r += 2) merge_runs(dur, item, from[r], from[r + 1], from[r + 2], spare);
-            for (size_t r = 0; r <= runs / 2; r++) from[r] = from[2 * r];
-            from[(runs + 1) / 2] = n;
-        }
-    }
-    int done = runs < 2 && from[runs] == n;
-    free(spare);
-    free(from);
-    return done ? 0 : KERNEL_NO_MEMORY;
 }
 
-/* Rows by track, then start, then the longer first, else as they stand. Tracks are numbered from 0. */
+/* Rows by track, then start, then the longer first, else as they stand; those with track -1 are left out. Tracks are
+ * numbered from 0. Returns how many rows there are. */
 static ptrdiff_t kernel_order(const Arrays *a) {
-    size_t n = a->length[0], tracks = 0;
-    if (!fit(a, 1, 4, n) || n > INT32_MAX) return KERNEL_MISMATCH;
+    size_t n = a->length[0], tracks = 0, longest = 0;
+    if (!fit(a, 1, 4, n) || n >= INT32_MAX) return KERNEL_MISMATCH;
     const int32_t *track = a->at[0];
     const int64_t *start = a->at[1], *dur = a->at[2];
-    int64_t *out = a->at[3];
+    int32_t *out = a->at[3], *scratch = NULL;
+    for (size_t i = 0; i < n; i++)
+        if (track[i] >= 0 && (size_t)track[i] >= tracks) tracks = (size_t)track[i] + 1;
+    struct {
+        size_t begin, end;
+        int unsorted;
+    } *lane = calloc(tracks + 1, sizeof *lane);
+    if (!lane) return KERNEL_NO_MEMORY;
+    for (size_t i = 0; i < n; i++)
+        if (track[i] >= 0) lane[track[i] + 1].begin++;
+    for (size_t t = 0; t < tracks; t++) {
+        lane[t].end = lane[t].begin;
+        lane[t + 1].begin += lane[t].begin;
+    }
     for (size_t i = 0; i < n; i++) {
-        if (track[i] < 0) return KERNEL_MISMATCH;
-        if ((size_t)track[i] >= tracks) tracks = (size_t)track[i] + 1;
+        if (track[i] < 0) continue;
+        size_t t = (size_t)track[i], at = lane[t].end++;
+        out[at] = (int32_t)i;
+        lane[t].unsorted |= at > lane[t].begin && after(start, dur, out[at - 1], (int32_t)i);
     }
-    size_t *next = calloc(tracks + 2, sizeof *next);
-    Sorted *item = malloc((n ? n : 1) * sizeof *item);
-    ptrdiff_t status = next && item ? 0 : KERNEL_NO_MEMORY;
-    if (!status) {
-        for (size_t i = 0; i < n; i++) next[track[i] + 2]++;
-        for (size_t t = 2; t < tracks + 2; t++) next[t] += next[t - 1];
-        for (size_t i = 0; i < n; i++) item[next[track[i] + 1]++] = (Sorted){start[i], (int32_t)i};
-        for (size_t t = 0; t < tracks && !status; t++) status = sort_items(dur, item + next[t], next[t + 1] - next[t]);
-        for (size_t i = 0; i < n; i++) out[i] = item[i].row;
-    }
-    free(next);
-    free(item);
-    return status;
+    for (size_t t = 0; t < tracks; t++)
+        if (lane[t].unsorted && lane[t].end - lane[t].begin > longest) longest = lane[t].end - lane[t].begin;
+    size_t count = lane[tracks].begin;
+    if (longest) scratch = malloc((2 * longest + 2) * sizeof *scratch);
+    for (size_t t = 0; t < tracks && scratch; t++)
+        if (lane[t].unsorted)
+            sort_rows(start, dur, out + lane[t].begin, lane[t].end - lane[t].begin, scratch, scratch + longest + 1);
+    free(lane);
+    if (longest && !scratch) return KERNEL_NO_MEMORY;
+    free(scratch);
+    return (ptrdiff_t)count;
 }
 
-/* The integer that each asked event has under a key, or `missing`; of several the last. The store is sorted by event,
- * and questions come nearly sorted. Returns how many of the values found are no integers; those are not given. */
+/* The integer that each asked event has under a key, or `missing`; of several the last. Returns how many of the values
+ * found are no integers; those are not given. */
 static ptrdiff_t kernel_pick(const Arrays *a) {
-    size_t m = a->length[1], k = a->length[5], at = 0;
-    if (a->length[0] != 2 || !fit(a, 2, 5, m) || a->length[6] != k) return KERNEL_MISMATCH;
-    const int64_t *value = a->at[4], *asked = a->at[5], key = ((int64_t *)a->at[0])[0], missing = ((int64_t *)a->at[0])[1];
-    const int32_t *event = a->at[1];
+    size_t n = a->length[1], m = a->length[2], k = a->length[5];
+    if (a->length[0] != 2 || n == 0 || !fit(a, 2, 5, m) || a->length[6] != k) return KERNEL_MISMATCH;
+    const int64_t *params = a->at[0], *value = a->at[4], key = params[0], missing = params[1];
+    const int32_t *first = a->at[1], *asked = a->at[5];
     const uint16_t *keys = a->at[2];
     const uint8_t *tag = a->at[3];
     int64_t *out = a->at[6];
     ptrdiff_t odd = 0;
     for (size_t i = 0; i < k; i++) {
-        int64_t e = asked[i];
-        if (at > 0 && event[at - 1] >= e) at = 0;
-        for (size_t near = 0; at < m && event[at] < e; at++) {
-            if (++near < 64) continue;
-            size_t hi = m; /* far away: halve what is left */
-            for (at++; at < hi;) {
-                size_t mid = at + (hi - at) / 2;
-                if (event[mid] < e)
-                    at = mid + 1;
-                else
-                    hi = mid;
+        int64_t found = missing;
+        size_t at = (size_t)(asked[i] < 0 ? -1 : asked[i]);
+        if (at < n - 1 && first[at] >= 0) {
+            for (size_t j = (size_t)first[at]; (int64_t)j < first[at + 1] && j < m; j++) {
+                if (keys[j] != key) continue;
+                odd += tag[j] != 0;
+                found = tag[j] == 0 ? value[j] : missing;
             }
-            break;
         }
-        out[i] = missing;
-        for (size_t j = at; j < m && event[j] == e; j++) {
-            if (keys[j] != key) continue;
-            odd += tag[j] != 0;
-            out[i] = tag[j] == 0 ? value[j] : missing;
-        }
+        out[i] = found;
     }
     return odd;
 }

@@ -14,7 +14,7 @@ typedef uint8_t u8;
 #define MAX_DEPTH 96          /* of nested arguments; json.loads recurses over what is kept */
 #define MAX_DIGITS 4000       /* of a number; Python refuses to print longer integers */
 #define MAX_ARG_KEYS 65535    /* arguments are numbered in 16 bits */
-#define MAX_ROWS INT32_MAX    /* events are numbered in 32 */
+#define MAX_ROWS INT32_MAX    /* events and arguments are counted in 32 */
 #define MAX_TEXT ((size_t)1 << 30)
 #define MAX_EVENT ((size_t)1 << 26)  /* a longer one is taken for damage */
 #define MAX_DAMAGE ((size_t)1 << 22) /* how far to look for the end of damage before giving it up */
@@ -190,8 +190,9 @@ static void table_free(Table *t) {
  * The state of one run
  */
 
-enum { COL_PH, COL_NAME, COL_CAT, COL_TS, COL_DUR, COL_PID, COL_TID, COL_ID, EVENT_COLUMNS };
-enum { COL_ARG_EVENT = EVENT_COLUMNS, COL_ARG_KEY, COL_ARG_TAG, COL_ARG_VALUE, COLUMNS };
+/* COL_ARGS_FROM: the number of an event's first argument */
+enum { COL_PH, COL_NAME, COL_CAT, COL_TS, COL_DUR, COL_PID, COL_TID, COL_ID, COL_ARGS_FROM, EVENT_COLUMNS };
+enum { COL_ARG_KEY = EVENT_COLUMNS, COL_ARG_TAG, COL_ARG_VALUE, COLUMNS };
 static const u8 column_size[COLUMNS] = {1, 4, 4, 8, 8, 8, 8, 8, 4, 2, 1, 8};
 
 enum { ARG_INT, ARG_FLOAT, ARG_STRING, ARG_JSON, ARG_CONST, ARG_BIGINT, ARG_SPILLED };
@@ -357,17 +358,16 @@ static void guess_learn(Guess *g, const u8 *p, size_t length, int kind, int key)
 
 static void fill_default(int column, void *data, size_t from, size_t to) {
     size_t size = column_size[column];
-    if (column == COL_PH)
-        memset((u8 *)data + from, 0, to - from);
+    if (column == COL_PH || column == COL_ARGS_FROM)
+        memset((u8 *)data + from * size, 0, (to - from) * size);
     else if (size == 4)
         memset((u8 *)data + from * 4, 0xff, (to - from) * 4);
     else
         for (size_t i = from; i < to; i++) ((int64_t *)data)[i] = INT64_MIN;
 }
 
-static int grow_columns(Tokens *t, int first, int last, size_t *room, size_t least) {
+static int grow_columns(Tokens *t, int first, int last, size_t *room) {
     size_t more = *room + *room / 2 + 4096;
-    if (more < least) more = least;
     for (int i = first; i < last; i++) {
         if (!t->column[i] && i < EVENT_COLUMNS) continue;
         void *data = realloc(t->column[i], more * column_size[i]);
@@ -488,9 +488,9 @@ static inline Status put_row(Tokens *t, const Row *row, size_t args_from) {
             return OK;
         }
     }
-    if (UNLIKELY(t->rows == t->row_room)) {
+    if (UNLIKELY(t->rows + 1 >= t->row_room)) { /* there is always room for what stands behind the last one */
         if (t->rows >= MAX_ROWS) return NO_MEMORY;
-        if (grow_columns(t, 0, EVENT_COLUMNS, &t->row_room, 0) < 0) return NO_MEMORY;
+        if (grow_columns(t, 0, EVENT_COLUMNS, &t->row_room) < 0) return NO_MEMORY;
     }
     PUT(COL_PH, u8, row->ph, 0);
     PUT(COL_NAME, int32_t, row->name, -1);
@@ -500,15 +500,16 @@ static inline Status put_row(Tokens *t, const Row *row, size_t args_from) {
     PUT(COL_PID, int64_t, row->pid, NO_ID);
     PUT(COL_TID, int64_t, row->tid, NO_ID);
     PUT(COL_ID, int64_t, row->id, NO_ID);
+    PUT(COL_ARGS_FROM, int32_t, (int32_t)args_from, 0);
     t->rows++;
     return OK;
 }
 
 static inline Status put_arg(Tokens *t, int key, int tag, int64_t value) {
     if (!t->keep || key < 0) return OK;
-    if (UNLIKELY(t->args == t->arg_room) && grow_columns(t, COL_ARG_EVENT, COLUMNS, &t->arg_room, 0) < 0)
+    if (UNLIKELY(t->args == t->arg_room) &&
+        (t->args >= MAX_ROWS || grow_columns(t, EVENT_COLUMNS, COLUMNS, &t->arg_room) < 0))
         return NO_MEMORY;
-    ((int32_t *)t->column[COL_ARG_EVENT])[t->args] = (int32_t)t->rows;
     ((uint16_t *)t->column[COL_ARG_KEY])[t->args] = (uint16_t)key;
     ((u8 *)t->column[COL_ARG_TAG])[t->args] = (u8)tag;
     ((int64_t *)t->column[COL_ARG_VALUE])[t->args] = value;

@@ -70,7 +70,7 @@ class TimelineBuilder:
         self._track_codes: dict[Track, int] = {}
         self._args = args
         self._extra_args: list[tuple[Int32, str, npt.NDArray[np.uint8], Int64]] = []
-        self._next_source = 0 if args is None or len(args) == 0 else int(args.event[-1]) + 1
+        self._next_source = 0 if args is None or len(args) == 0 else args.last_event() + 1
         self._batches: list[_Batch] = []
         self._events = 0
         self._flows: list[tuple[Int64, Int64, Int32]] = []
@@ -102,14 +102,12 @@ class TimelineBuilder:
         correlation: Codes = NO_ID,
         external_id: Codes = NO_ID,
         source: npt.NDArray[Any] | None = None,
-        in_order: bool = False,
     ) -> Int64:
         """Add n spans; returns their event numbers, shape (n,).
 
         `start_ns` absolute int64, `dur_ns` int64 >= 0; the rest arrays of shape (n,) or one value for
         all. `name` and `category` are codes of `self.strings`; ids are `ids.encode_id` values. Times must
-        be valid: what to do with a missing time is the reader's decision. `in_order` says that the spans stand in
-        `span_order` already: where they are all there is, no column is copied.
+        be valid: what to do with a missing time is the reader's decision.
         """
         n = len(start_ns)
         if source is None:
@@ -129,10 +127,21 @@ class TimelineBuilder:
                 np.asarray(source, np.int32),
             )
         )
-        self._in_order = in_order and len(self._batches) == 1
+        self._in_order = False
         events = np.arange(self._events, self._events + n, dtype=np.int64)
         self._events += n
         return events
+
+    def add_in_order(self, **columns: npt.NDArray[Any]) -> None:
+        """Add all spans there are, in `span_order` already: the columns of `add`, of the timeline's own types, which
+        are then kept as they are. Event numbers are those of the rows.
+        """
+        if self._batches:
+            raise ValueError("there are other spans already")
+        self._batches.append(_Batch(**columns))
+        self._events = len(columns["start_ns"])
+        self._next_source = max(self._next_source, int(np.max(columns["source"], initial=-1)) + 1)
+        self._in_order = True
 
     def sources(self, events: npt.NDArray[Any]) -> Int32:
         """The source numbers (argument keys) of event numbers."""
@@ -350,7 +359,7 @@ def _repeats(sorted_columns: dict[str, npt.NDArray[Any]]) -> npt.NDArray[np.intp
 
 def span_order(track: Int32, start_ns: Int64, dur_ns: Int64) -> npt.NDArray[np.intp]:
     """Timeline order: by track, then start, then longer first, else as they came."""
-    return kernels.order(track, start_ns, dur_ns).astype(np.intp, copy=False)
+    return kernels.order(track, start_ns, dur_ns).astype(np.intp)
 
 
 def _joined(columns: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:

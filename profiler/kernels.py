@@ -207,20 +207,21 @@ def cut(
     return _kept(begin, count), _kept(until, count), _kept(row, count), _kept(window, count)
 
 
-def order(track: Int32, start_ns: Int64, dur_ns: Int64) -> Int64:
-    """The rows in timeline order, shape (n,): by track, then start, then longer first, else as they came.
+def order(track: Int32, start_ns: Int64, dur_ns: Int64) -> Int32:
+    """The rows in timeline order: by track, then start, then longer first, else as they came.
 
-    Tracks are numbered from 0. Fast where the rows are few sorted stretches, as files are.
+    Tracks are numbered from 0; rows of track -1 are left out, so that the shape is (rows on tracks,). Fast where the
+    rows of a track are few sorted stretches, as files are.
     """
     if core is None or (len(track) and int(track.max()) > 4 * len(track) + 1024):
         return kernels_py.order(track, start_ns, dur_ns)
-    out = np.empty(len(track), np.int64)
-    core.order(_i4(track), _i8(start_ns), _i8(dur_ns), out)
-    return out
+    out = np.empty(len(track), np.int32)
+    count = core.order(_i4(track), _i8(start_ns), _i8(dur_ns), out)
+    return _kept(out, count)
 
 
 def pick(
-    event: Int32,
+    first: Int32,
     key: npt.NDArray[np.uint16],
     tag: npt.NDArray[np.uint8],
     value: Int64,
@@ -230,19 +231,20 @@ def pick(
 ) -> tuple[Int64, int]:
     """The integer each asked event has under a key, `missing` where it has none; and how many hits were none.
 
-    The first four are columns of an `ArgStore`; of several values of one event the last counts. Where the second
+    The first four are columns of an `ArgStore`; of several values of one event the last counts. Events that are not
+    in `first` have none. Where the second
     result is not 0, some events have a value that is no integer (tag 0); these got `missing`.
     """
     if core is None:
-        return kernels_py.pick(event, key, tag, value, wanted, asked, missing)
+        return kernels_py.pick(first, key, tag, value, wanted, asked, missing)
     out = np.empty(len(asked), np.int64)
     odd = core.pick(
         np.array([wanted, missing], np.int64),
-        _i4(event),
+        _i4(first),
         np.ascontiguousarray(key, np.uint16),
         np.ascontiguousarray(tag, np.uint8),
         _i8(value),
-        _i8(asked),
+        _i4(asked),
         out,
     )
     return out, odd
@@ -274,6 +276,14 @@ def replay(
     out = (np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(m, np.int64), np.zeros(m, np.int64))
     columns = [*(calls[name] for name in CALL_COLUMNS), *(ops[name] for name in OP_COLUMNS)]
     core.replay(_i8(order), np.array([queue_depth, streams], np.int64), *map(_i8, columns), *out)
+    return out
+
+
+def mapped(table: npt.NDArray[Any], codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """`table.take(codes)`, shape of `codes`; in pieces, as NumPy makes a copy in 64 bits of whatever it indexes with."""
+    out = np.empty(len(codes), table.dtype)
+    for low in range(0, len(codes), 1 << 16):
+        out[low : low + (1 << 16)] = table.take(codes[low : low + (1 << 16)])
     return out
 
 

@@ -206,12 +206,13 @@ def _holding(start: Int64, end: Int64, at: Int64) -> tuple[npt.NDArray[np.intp],
     return found, (found >= 0) & (at < end[np.maximum(found, 0)])
 
 
-def order(track: Int32, start_ns: Int64, dur_ns: Int64) -> Int64:
-    return np.lexsort((-dur_ns, start_ns, track)).astype(np.int64)
+def order(track: Int32, start_ns: Int64, dur_ns: Int64) -> Int32:
+    rows = np.flatnonzero(track >= 0)
+    return rows[np.lexsort((~dur_ns[rows], start_ns[rows], track[rows]))].astype(np.int32)
 
 
 def pick(
-    event: Int32,
+    first: Int32,
     key: npt.NDArray[np.uint16],
     tag: npt.NDArray[np.uint8],
     value: Int64,
@@ -220,11 +221,12 @@ def pick(
     missing: int,
 ) -> tuple[Int64, int]:
     out = np.full(len(asked), missing, np.int64)
-    at = np.searchsorted(event, asked.astype(event.dtype))
-    stop = np.searchsorted(event, asked.astype(event.dtype), side="right")
+    known = (asked >= 0) & (asked < len(first) - 1)
+    at = np.where(known, first[np.where(known, asked, 0)], 0)
+    stop = np.where(known, first[np.where(known, asked + 1, 0)], 0)
     odd = 0
     for _ in range(int((stop - at).max()) if len(asked) else 0):
-        here = np.minimum(at, len(event) - 1)
+        here = np.minimum(at, len(key) - 1)
         hit = (at < stop) & (key[here] == wanted)
         odd += int((hit & (tag[here] != 0)).sum())
         out[hit] = np.where(tag[here[hit]] == 0, value[here[hit]], missing)

@@ -77,9 +77,11 @@ class StringTable:
         return len(self.texts)
 
 
-@dataclass
 class ArgStore:
     """Arguments of source events, long form: one row per (event, key), sorted by event.
+
+    `key`, `tag` and `value` have one entry per argument; `event` says whose it is, and `first` where the arguments of
+    each event begin. Either of the last two may be given and makes the other when it is asked for.
 
     `tag` tells what `value` is: ARG_INT the integer; ARG_FLOAT the float64's bits; ARG_STRING a code
     of `strings`; ARG_JSON a code of `strings` holding raw JSON text (lists and objects), decoded once
@@ -87,15 +89,22 @@ class ArgStore:
     ARG_SPILLED a place of `spill`, which holds texts too many to keep in memory.
     """
 
-    strings: StringTable
-    keys: list[str]
-    event: Int32
-    key: npt.NDArray[np.uint16]
-    tag: npt.NDArray[np.uint8]
-    value: Int64
-    spill: Any = None
-    _first: Int64 | None = None
-    _decoded: dict[int, Any] = field(default_factory=dict)
+    def __init__(
+        self,
+        strings: StringTable,
+        keys: list[str],
+        event: Int32 | None,
+        key: npt.NDArray[np.uint16],
+        tag: npt.NDArray[np.uint8],
+        value: Int64,
+        spill: Any = None,
+        *,
+        first: Int32 | None = None,
+    ) -> None:
+        self.strings, self.keys = strings, keys
+        self.key, self.tag, self.value, self.spill = key, tag, value, spill
+        self._event, self._first = event, first
+        self._decoded: dict[int, Any] = {}
 
     @classmethod
     def empty(cls, strings: StringTable | None = None) -> ArgStore:
@@ -104,13 +113,43 @@ class ArgStore:
         return cls(table, [], none.astype(np.int32), none.astype(np.uint16), none.astype(np.uint8),
                    none.astype(np.int64))  # fmt: skip
 
+    @property
+    def event(self) -> Int32:
+        """The source event of each argument, ascending; shape (arguments,)."""
+        if self._event is None:
+            first = self.first
+            self._event = np.repeat(np.arange(len(first) - 1, dtype=np.int32), np.diff(first))
+        return self._event
+
+    @property
+    def first(self) -> Int32:
+        """The first argument of each source event, and the number of arguments behind the last; shape (events + 1,).
+
+        Events behind the last one that has arguments may be left out.
+        """
+        if self._first is None:
+            count = np.bincount(self.event) if len(self.event) else np.zeros(0, np.int64)
+            self._first = np.zeros(len(count) + 1, np.int32)
+            np.cumsum(count, out=self._first[1:])
+        return self._first
+
+    def last_event(self) -> int:
+        """The last event that may have arguments, or -1."""
+        if self._event is None:
+            return len(self.first) - 2
+        return int(self._event[-1]) if len(self._event) else -1
+
+    def events_of(self, at: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
+        """The source events of some arguments, shape of `at`."""
+        if self._event is None:
+            return np.searchsorted(self.first, at.astype(np.int32), side="right") - 1
+        return self._event[at]
+
     def of(self, event: int) -> dict[str, Any]:
         """All arguments of one source event, decoded."""
-        # of the column's own type: a plain list would make NumPy convert the whole column at every call
-        lo, hi = np.searchsorted(self.event, np.array([event, event + 1], self.event.dtype))
+        lo, hi = self.first[event : event + 2].tolist() if 0 <= event < len(self.first) - 1 else (0, 0)
         return {
-            self.keys[self.key[i]]: self._decode(int(self.tag[i]), int(self.value[i]))
-            for i in range(int(lo), int(hi))
+            self.keys[self.key[i]]: self._decode(int(self.tag[i]), int(self.value[i])) for i in range(lo, hi)
         }
 
     def _decode(self, tag: int, value: int) -> Any:
@@ -153,7 +192,7 @@ class ArgStore:
         if text.any():
             number[text] = [self._text_int(int(v), missing) for v in value[text]]
         good = text | is_float | (tag == ARG_INT)
-        out[self.event[at[good]]] = number[good]
+        out[self.events_of(at[good])] = number[good]
         return out
 
     def _text_int(self, code: int, missing: int) -> int:
@@ -167,9 +206,9 @@ class ArgStore:
         at = self._entries(key)
         tag, value = self.tag[at], self.value[at]
         whole = tag == ARG_INT
-        out[self.event[at[whole]]] = value[whole]
+        out[self.events_of(at[whole])] = value[whole]
         real = tag == ARG_FLOAT
-        out[self.event[at[real]]] = value[real].view(np.float64)
+        out[self.events_of(at[real])] = value[real].view(np.float64)
         return out
 
     def ids(self, key: str, events: int) -> Int64:
@@ -178,16 +217,18 @@ class ArgStore:
         at = self._entries(key)
         tag, value = self.tag[at], self.value[at]
         whole = tag == ARG_INT
-        out[self.event[at[whole]]] = value[whole]
+        out[self.events_of(at[whole])] = value[whole]
         real = np.flatnonzero(tag == ARG_FLOAT)
         floats = value[real].view(np.float64)
         exact = (np.floor(floats) == floats) & (np.abs(floats) < 2.0**53)  # 77.0, as tables write ids
-        out[self.event[at[real[exact]]]] = floats[exact].astype(np.int64)
+        out[self.events_of(at[real[exact]])] = floats[exact].astype(np.int64)
         text = (tag == ARG_STRING) | (tag == ARG_BIGINT)
-        for i in at[text]:
-            code = int(self.value[i])
-            plain = self._text_int(code, NO_ID)
-            out[self.event[i]] = plain if plain != NO_ID else TEXT_ID_BASE - code
+        codes = value[text].tolist()
+        plain = [self._text_int(code, NO_ID) for code in codes]
+        out[self.events_of(at[text])] = [
+            number if number != NO_ID else TEXT_ID_BASE - code
+            for number, code in zip(plain, codes, strict=True)
+        ]
         return out
 
     def values_at(self, key: str, events: npt.NDArray[Any]) -> tuple[Int32, list[Any]]:
@@ -199,12 +240,13 @@ class ArgStore:
         if key not in self.keys or len(events) == 0:
             return out, []
         wanted = self.keys.index(key)
-        asked = events.astype(self.event.dtype)
-        at = np.searchsorted(self.event, asked)
-        stop = np.searchsorted(self.event, asked, side="right")
+        first = self.first
+        known = np.where((events >= 0) & (events < len(first) - 1), events, -1)
+        at = first.take(known)  # -1 takes the end of the last one: nothing is between it and itself
+        stop = np.where(known < 0, at, first.take(known + 1))
         found = np.full(len(events), -1, np.int64)
         for _ in range(int((stop - at).max())):
-            here = np.minimum(at, len(self.event) - 1)
+            here = np.minimum(at, len(self.key) - 1)
             hit = (at < stop) & (self.key[here] == wanted)
             found[hit] = at[hit]
             at = at + 1
@@ -226,8 +268,7 @@ class ArgStore:
         return self.ids(key, self._events(events))[events] if found is None else found
 
     def _events(self, events: npt.NDArray[Any]) -> int:
-        last = int(self.event[-1]) if len(self.event) else -1
-        return max(last, int(events.max()) if len(events) else -1) + 1
+        return max(self.last_event(), int(events.max()) if len(events) else -1) + 1
 
     def _picked(self, key: str, events: npt.NDArray[Any], missing: int) -> Int64 | None:
         """The integers under a key; None where one of them is written in another way."""
@@ -237,13 +278,13 @@ class ArgStore:
         if key not in self.keys:
             return np.full(len(events), missing, np.int64)
         wanted = self.keys.index(key)
-        found, others = pick(self.event, self.key, self.tag, self.value, wanted, events, missing)
+        found, others = pick(self.first, self.key, self.tag, self.value, wanted, events, missing)
         return found if others == 0 else None
 
     def has(self, key: str, events: int) -> Bool:
         """Whether each source event has an argument, shape (events,); decodes nothing."""
         out = np.zeros(events, bool)
-        out[self.event[self._entries(key)]] = True
+        out[self.events_of(self._entries(key))] = True
         return out
 
     def _distinct(self, at: npt.NDArray[np.intp]) -> tuple[Int32, list[Any]]:
@@ -265,11 +306,11 @@ class ArgStore:
         if len(at) == 0:
             return out, []
         code, values = self._distinct(at)
-        out[self.event[at]] = code
+        out[self.events_of(at)] = code
         return out, values
 
     def __len__(self) -> int:
-        return len(self.event)
+        return len(self.key)
 
 
 @dataclass(frozen=True)
@@ -524,7 +565,7 @@ class Timeline:
 
     def _sources(self) -> int:
         top = int(self.spans.source.max()) + 1 if len(self.spans) else 0
-        return max(top, int(self.args.event[-1]) + 1 if len(self.args) else 0)
+        return max(top, self.args.last_event() + 1)
 
     def match_names(self, test: Any, among: Bool | Kind | None = None) -> Bool:
         """`test(name)` per row, called once per distinct name; False outside of `among`. Shape (n,).

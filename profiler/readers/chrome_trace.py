@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallscope.profiler import kernels
-from stallscope.profiler.builder import TimelineBuilder, span_order
+from stallscope.profiler.builder import TimelineBuilder
 from stallscope.profiler.ids import NO_ID, TEXT_ID_BASE, decode_id
 from stallscope.profiler.kinds import DEVICE_WORK, Kind, is_collective
 from stallscope.profiler.notes import Notes
@@ -134,6 +134,9 @@ class _Interpreter:
         self.notes.extend(raw.notes)
         self.texts = raw.strings.texts
         self.lanes = self._lanes()
+        self.phases = _letter_counts(raw.ph)
+        self.dur_ns = raw.dur_ns
+        self.paired: list[npt.NDArray[np.intp]] = []
         self.told_by_id = np.zeros(0, np.int64)
         self.timeless = np.zeros(0, np.intp)
         self.ranks: dict[int, tuple[int, int | str]] = {}
@@ -141,47 +144,56 @@ class _Interpreter:
         self.first_ns, self.last_ns = NO_TIME + 1, (1 << 63) - 1
 
     def session(self) -> Session:
+        raw = self.raw
         kind = self._kinds()
-        events, ts, dur, kind = self._spans(kind)
-        if len(events) == 0:
+        spans = self._spans(kind)
+        if not spans.any():
             return self._nothing()
-        track = self._tracks(events, kind)
-        # the columns are read in the order of the rows, so that nothing is copied twice; arguments in that of the file
-        order = span_order(track, ts, dur)
-        correlation = self._correlations(events)[order]
-        external_id = self.raw.args.ids_at("External id", events)[order]
-        told, kind = kind, kind[order]
-        rows = events[order]
-        self.builder.add(
-            track=track[order],
-            start_ns=ts[order],
-            dur_ns=dur[order],
-            name=self._names(rows),
-            kind=kind,
-            category=self.raw.cat[rows],
-            correlation=correlation,
-            external_id=external_id,
-            source=rows,
-            in_order=True,
-        )
+        # from here on everything is read in the order of the timeline's rows, so that no column is copied twice
+        track = self._tracks(spans, kind)
+        rows = kernels.order(track, raw.ts_ns, self.dur_ns)
+        track, kind = kernels.mapped(track, rows), kernels.mapped(kind, rows)
+        correlation = self._correlations(rows)
         self.told_by_id = _calls_that_tell(kind, correlation)
-        self._flows(events, ts, order)
+        self._flows(rows)
         self._instants()
         self._counters()
         self._leftovers()
-        base = _as_int(self.raw.meta.get("baseTimeNanoseconds"))
-        own = told != Kind.OVERHEAD
-        first = int(ts.min()) if own.all() or not own.any() else int(ts[own].min())
-        if self.origin_ns is not None:
-            first = self.origin_ns
-        # nesting needs room: by then nothing else may hold the spans
-        del events, ts, dur, kind, told, track, correlation, external_id, order, rows, own
-        self.raw.release()
+        base = _as_int(raw.meta.get("baseTimeNanoseconds"))
+        del spans
+        # each column of the events goes before the next is copied
+        start = raw.moved("ts_ns", rows)
+        if self.dur_ns is raw.dur_ns:
+            self.dur_ns = self.dur_ns[:0]
+            dur = raw.moved("dur_ns", rows)
+        else:
+            dur, self.dur_ns = kernels.mapped(self.dur_ns, rows), self.dur_ns[:0]
+        name, category = self._names(raw.moved("name", rows)), raw.moved("cat", rows)
+        raw.release()
+        first = self._first_time(start, kind) if self.origin_ns is None else self.origin_ns
+        self.builder.add_in_order(
+            track=track,
+            start_ns=start,
+            dur_ns=dur,
+            name=name,
+            kind=kind,
+            category=category,
+            correlation=correlation,
+            external_id=raw.args.ids_at("External id", rows),
+            source=rows,
+        )
+        del start, dur, name, category, kind, track, correlation, rows  # nesting needs room
         timeline = self.builder.finish(origin_ns=first)
         timeline.origin_ns += base
         timeline.clock = "realtime" if timeline.origin_ns > 10**18 else "unknown"
         _note_links(timeline, self.notes)
         return Session(timeline, self._facts(timeline), self.notes)
+
+    @staticmethod
+    def _first_time(start: Int64, kind: npt.NDArray[np.int8]) -> int:
+        """The start of the first span that is the program's own, if there is one."""
+        own = kind != Kind.OVERHEAD
+        return int(start.min() if own.all() or not own.any() else start[own].min())
 
     def _nothing(self) -> Session:
         """A readable file in which nothing happened: an empty timeline that says so."""
@@ -224,8 +236,10 @@ class _Interpreter:
         table = np.full(len(self.texts) + 1, -1, np.int8)
         for code in _used(raw.cat, len(self.texts)):
             table[code] = _kind_of_category(self.texts[code].lower())
-        kind: npt.NDArray[np.int8] = table.take(raw.cat)  # -1, without a category, is the last place
-        spans = _phase_in(raw.ph, *map(ord, "XBbS"))
+        kind: npt.NDArray[np.int8] = kernels.mapped(
+            table, raw.cat
+        )  # -1, without a category, is the last place
+        spans = _phase_in(raw.ph, "XBbS")
         untold = spans & ((kind < 0) | (kind == Kind.OTHER))
         if untold.any():
             for pid in kernels.distinct(raw.pid[untold]):
@@ -269,104 +283,114 @@ class _Interpreter:
             hit = where & (table[names] >= 0)
             kind[at[hit]] = table[names[hit]]
 
-    def _names(self, events: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
-        names = self.raw.name[events]
+    def _names(self, names: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
         unnamed = names < 0
         if unnamed.any():
-            names = np.where(unnamed, self.raw.strings.code("(unnamed)"), names)
-        out: npt.NDArray[np.int32] = names.astype(np.int32, copy=False)
-        return out
+            names[unnamed] = self.raw.strings.code("(unnamed)")
+        return names
 
     # -- spans -------------------------------------------------------------------------------------
 
-    def _spans(
-        self, kind: npt.NDArray[np.int8]
-    ) -> tuple[npt.NDArray[np.intp], Int64, Int64, npt.NDArray[np.int8]]:
-        """Event numbers, start, duration and kind of everything with a length."""
-        raw = self.raw
-        complete = np.flatnonzero(raw.ph == ord("X"))
-        ts, dur = raw.ts_ns[complete], raw.dur_ns[complete]
-        complete, ts, dur = self._valid(complete, ts, dur, kind[complete])
-        begun, begun_ts, begun_dur = self._begin_end(kind)
-        late, late_ts, late_dur = self._async(kind)
-        events = _joined(complete, begun, late)
-        ts = _joined(ts, begun_ts, late_ts)
-        kinds = kind[events]
-        self._after_window(ts, kinds)
-        return events, ts, _joined(dur, begun_dur, late_dur), kinds
+    def _spans(self, kind: npt.NDArray[np.int8]) -> npt.NDArray[np.bool_]:
+        """Which events are spans, shape (n,); `self.dur_ns` has their lengths then."""
+        spans = self._complete(kind)
+        for events, dur in (self._begin_end(), self._async(kind)):
+            if len(events) == 0:
+                continue
+            if self.dur_ns is self.raw.dur_ns:
+                self.dur_ns = np.array(self.dur_ns)
+            self.dur_ns[events] = dur
+            spans[events] = True
+            self.paired.append(events)
+        self._after_window(spans, kind)
+        return spans
 
-    def _valid(
-        self, events: npt.NDArray[np.intp], ts: Int64, dur: Int64, kind: npt.NDArray[np.int8]
-    ) -> tuple[npt.NDArray[np.intp], Int64, Int64]:
-        """Drop spans without a time, keep those without a length as points, say how many."""
-        work = _IS_WORK.take(kind)
-        timeless = ts == NO_TIME
-        far = self._far(ts, timeless)
-        lost = self._lost_stamps(ts, dur, work, timeless | far)
+    def _complete(self, kind: npt.NDArray[np.int8]) -> npt.NDArray[np.bool_]:
+        """Spans with a length of their own: drop those without a time, keep those without a length as points, and
+        say how many.
+        """
+        ts, dur = self.raw.ts_ns, self.raw.dur_ns
+        spans: npt.NDArray[np.bool_] = self.raw.ph == ord("X")
+        timeless = spans & (ts == NO_TIME)
+        far = self._far(spans & ~timeless)
+        lost = self._lost_stamps(spans, kind, timeless | far)
         far &= ~lost
-        bad_length = ~(timeless | lost | far) & ((dur < 0) | (dur > _MAX_DURATION_NS))
+        gone = timeless | lost | far
+        # negative and missing ones are huge without their sign
+        bad_length = spans & (dur.view(np.uint64) > _MAX_DURATION_NS)
+        bad_length &= ~gone
         odd = lost | bad_length | far
-        self.timeless = events[timeless]
+        self.timeless = np.flatnonzero(timeless)
         self.notes.add("device-record-without-timestamp", "data_loss",
                        "device records lost their time stamp in the profiler and were left out",
-                       int(lost.sum()), self._first(events, lost))  # fmt: skip
+                       int(lost.sum()), self._first(lost))  # fmt: skip
         self.notes.add("time-out-of-range", "data_loss",
                        "spans lie over 30 days away from all others: their times are broken, and they were left out",
-                       int(far.sum()), self._first(events, far))  # fmt: skip
+                       int(far.sum()), self._first(far))  # fmt: skip
         self.notes.add("invalid-duration", "data_loss",
                        "spans had a missing, negative or impossible duration; kept as points without length",
-                       int(bad_length.sum()), self._first(events, bad_length))  # fmt: skip
+                       int(bad_length.sum()), self._first(bad_length))  # fmt: skip
         self.notes.add("invalid-times", "warning", "events had invalid or missing times", int(odd.sum()),
-                       self._first(events, odd))  # fmt: skip
+                       self._first(odd))  # fmt: skip
         if bad_length.any():
-            dur = np.where(bad_length, 0, dur)
-        keep = ~(timeless | lost | far)
-        return (events, ts, dur) if keep.all() else (events[keep], ts[keep], dur[keep])
+            self.dur_ns = np.where(bad_length, 0, dur)
+        spans &= ~gone
+        return spans
 
-    def _far(self, ts: Int64, timeless: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Which spans start over 30 days from the middle one: no recording is that long, their time is broken."""
+    def _far(self, known: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Which of the spans with a time start over 30 days from the middle one: no recording is that long, their
+        time is broken.
+        """
+        ts = self.raw.ts_ns
         none: npt.NDArray[np.bool_] = np.zeros(len(ts), bool)
-        known = ts[~timeless] if timeless.any() else ts
-        if len(known) == 0 or int(known.max()) - int(known.min()) <= _MAX_DURATION_NS:
+        if not known.any():
             return none
-        middle = int(np.partition(known, len(known) // 2)[len(known) // 2])
+        low = int(np.min(ts, where=known, initial=(1 << 63) - 1))
+        if int(np.max(ts, where=known, initial=NO_TIME)) - low <= _MAX_DURATION_NS:
+            return none
+        times = ts[known]
+        middle = int(np.partition(times, len(times) // 2)[len(times) // 2])
         self.first_ns, self.last_ns = middle - _MAX_DURATION_NS, middle + _MAX_DURATION_NS
-        far: npt.NDArray[np.bool_] = ~timeless & ((ts < self.first_ns) | (ts > self.last_ns))
+        far: npt.NDArray[np.bool_] = known & ((ts < self.first_ns) | (ts > self.last_ns))
         return far
 
-    @staticmethod
     def _lost_stamps(
-        ts: Int64, dur: Int64, work: npt.NDArray[np.bool_], odd: npt.NDArray[np.bool_]
+        self, spans: npt.NDArray[np.bool_], kind: npt.NDArray[np.int8], odd: npt.NDArray[np.bool_]
     ) -> npt.NDArray[np.bool_]:
         """Which device records lost their time stamp (buffer overflow): without length, and at 0 or far off.
 
         Where other events are at 0 too, that is when the recording begins.
         """
-        at_zero = work & (dur == 0) & (ts == 0)
+        ts, dur = self.raw.ts_ns, self.raw.dur_ns
+        at_zero: npt.NDArray[np.bool_] = spans & (ts == 0)
+        if not (at_zero.any() or odd.any()):
+            return at_zero
+        empty_work = spans & (dur == 0) & _IS_WORK.take(kind)
+        at_zero &= empty_work
         if at_zero.any():
-            others = ts[~(at_zero | odd)]
+            others = ts[spans & ~(at_zero | odd)]
             if len(others) == 0 or int(others.min()) <= 0:
                 at_zero[:] = False
-        lost: npt.NDArray[np.bool_] = at_zero | (work & (dur == 0) & odd & (ts != NO_TIME))
+        lost: npt.NDArray[np.bool_] = at_zero | (empty_work & odd & (ts != NO_TIME))
         return lost
 
-    def _first(self, events: npt.NDArray[np.intp], mask: npt.NDArray[np.bool_]) -> str:
-        if not mask.any():
-            return ""
-        at = int(events[mask][0])
+    def _first(self, mask: npt.NDArray[np.bool_]) -> str:
+        return self._named(int(mask.argmax())) if mask.any() else ""
+
+    def _named(self, at: int) -> str:
         name = self.texts[self.raw.name[at]] if self.raw.name[at] >= 0 else "(unnamed)"
         return f"event {at}: {name[:80]}"
 
-    def _begin_end(self, kind: npt.NDArray[np.int8]) -> tuple[npt.NDArray[np.intp], Int64, Int64]:
+    def _begin_end(self) -> tuple[npt.NDArray[np.intp], Int64]:
         """Pair B and E per thread: E closes the innermost open B; an open B runs to the end."""
         raw = self.raw
-        edges = np.flatnonzero(((raw.ph == ord("B")) | (raw.ph == ord("E"))) & self._timed())
+        edges = self._timed("BE")
         if len(edges) == 0:
             return _no_spans()
         edges = edges[np.argsort(raw.ts_ns[edges], kind="stable")]
         end_of_trace = self._last_time()
         stacks: dict[tuple[int, int], list[int]] = {}
-        spans: list[tuple[int, int, int]] = []
+        spans: list[tuple[int, int]] = []
         stray = 0
         for i in edges.tolist():
             stack = stacks.setdefault((int(raw.pid[i]), int(raw.tid[i])), [])
@@ -374,27 +398,27 @@ class _Interpreter:
                 stack.append(i)
             elif stack:
                 begin = stack.pop()
-                spans.append((begin, int(raw.ts_ns[begin]), int(raw.ts_ns[i] - raw.ts_ns[begin])))
+                spans.append((begin, int(raw.ts_ns[i] - raw.ts_ns[begin])))
             else:
                 stray += 1
         left = [i for stack in stacks.values() for i in stack]
-        spans.extend((i, int(raw.ts_ns[i]), max(end_of_trace - int(raw.ts_ns[i]), 0)) for i in left)
+        spans.extend((i, max(end_of_trace - int(raw.ts_ns[i]), 0)) for i in left)
         self.notes.add("stray-end", "warning", "end events without a begin were ignored", stray)
         self.notes.add("span-not-closed", "warning", "spans were never closed; drawn to the end of the trace",
-                       len(left), self._first(np.array(left, np.intp), np.ones(len(left), bool)))  # fmt: skip
+                       len(left), self._named(left[0]) if left else "")  # fmt: skip
         return _span_columns(spans)
 
-    def _async(self, kind: npt.NDArray[np.int8]) -> tuple[npt.NDArray[np.intp], Int64, Int64]:
+    def _async(self, kind: npt.NDArray[np.int8]) -> tuple[npt.NDArray[np.intp], Int64]:
         """Pair async begin and end by (category, id); each id gets a lane of its own."""
         raw = self.raw
-        starts, ends = (ord("b"), ord("S")), (ord("e"), ord("F"))
-        edges = np.flatnonzero(_phase_in(raw.ph, *starts, *ends) & self._timed())
+        starts = (ord("b"), ord("S"))
+        edges = self._timed("bSeF")
         if len(edges) == 0:
             return _no_spans()
         edges = edges[np.argsort(raw.ts_ns[edges], kind="stable")]
         end_of_trace = self._last_time()
         open_: dict[tuple[int, int], list[int]] = {}
-        spans: list[tuple[int, int, int]] = []
+        spans: list[tuple[int, int]] = []
         stray = 0
         for i in edges.tolist():
             stack = open_.setdefault((int(raw.cat[i]), int(raw.id[i])), [])
@@ -402,78 +426,89 @@ class _Interpreter:
                 stack.append(i)
             elif stack:
                 begin = stack.pop()
-                spans.append((begin, int(raw.ts_ns[begin]), int(raw.ts_ns[i] - raw.ts_ns[begin])))
+                spans.append((begin, int(raw.ts_ns[i] - raw.ts_ns[begin])))
             else:
                 stray += 1
         left = [i for stack in open_.values() for i in stack]
-        spans.extend((i, int(raw.ts_ns[i]), max(end_of_trace - int(raw.ts_ns[i]), 0)) for i in left)
+        spans.extend((i, max(end_of_trace - int(raw.ts_ns[i]), 0)) for i in left)
         self.notes.add("stray-async-end", "warning", "async ends without a begin were ignored", stray)
         self.notes.add("async-not-closed", "warning", "async spans were never closed; drawn to the end of the trace",
-                       len(left), self._first(np.array(left, np.intp), np.ones(len(left), bool)))  # fmt: skip
-        for begin, _, _ in spans:
+                       len(left), self._named(left[0]) if left else "")  # fmt: skip
+        for begin, _ in spans:
             kind[begin] = Kind.OTHER
         return _span_columns(spans)
 
-    def _timed(self) -> npt.NDArray[np.bool_]:
-        """Which events have a time that can be true."""
-        ts = self.raw.ts_ns
-        timed: npt.NDArray[np.bool_] = (ts >= self.first_ns) & (ts <= self.last_ns)
-        return timed
+    def _timed(self, phases: str) -> npt.NDArray[np.intp]:
+        """The events of some phases that have a time that can be true."""
+        if not any(self.phases[ord(letter)] for letter in phases):
+            return np.zeros(0, np.intp)
+        at = np.flatnonzero(_phase_in(self.raw.ph, phases))
+        ts = self.raw.ts_ns[at]
+        return at[(ts >= self.first_ns) & (ts <= self.last_ns)]
 
     def _last_time(self) -> int:
         raw = self.raw
-        timed = self._timed()
+        timed = (raw.ts_ns >= self.first_ns) & (raw.ts_ns <= self.last_ns)
         length = np.where((raw.dur_ns > 0) & (raw.dur_ns <= _MAX_DURATION_NS), raw.dur_ns, 0)
         return int((raw.ts_ns[timed] + length[timed]).max()) if timed.any() else 0
 
-    def _after_window(self, ts: Int64, kind: npt.NDArray[np.int8]) -> None:
+    def _after_window(self, spans: npt.NDArray[np.bool_], kind: npt.NDArray[np.int8]) -> None:
         """Runtime calls after the profiler closed its window are the profiler's own."""
         code = self.raw.strings.find(_WINDOW_END)
         if code < 0:
             return
         marks = self.raw.ts_ns[(self.raw.name == code) & (self.raw.ts_ns != NO_TIME)]
         if len(marks):
-            kind[(kind == Kind.RUNTIME) & (ts >= int(marks.max()))] = Kind.OVERHEAD
+            kind[spans & (kind == Kind.RUNTIME) & (self.raw.ts_ns >= int(marks.max()))] = Kind.OVERHEAD
 
     # -- tracks ------------------------------------------------------------------------------------
 
-    def _tracks(self, events: npt.NDArray[np.intp], kind: npt.NDArray[np.int8]) -> npt.NDArray[np.int32]:
-        """The track of every span: thread, stream, or a lane of labels."""
+    def _tracks(self, spans: npt.NDArray[np.bool_], kind: npt.NDArray[np.int8]) -> npt.NDArray[np.int32]:
+        """The track of every span: thread, stream, or a lane of labels. Shape (n,), -1 for what is no span."""
         raw = self.raw
-        group = _LANE_GROUP.take(kind)
-        phase = raw.ph.take(events)
-        group[(phase == ord("b")) | (phase == ord("S"))] = _ASYNC
+        group = kernels.mapped(_LANE_GROUP, kind)
+        for events in self.paired:
+            group[events[_phase_in(raw.ph[events], "bS")]] = _ASYNC
         thread, first_of_thread = kernels.group(raw.pid, raw.tid)
         # a number per lane: threads by what kind of lane they are, behind them streams and async ids
-        label = thread.take(events) * np.int32(_GROUPS)
+        label = thread
+        label *= np.int32(_GROUPS)
         label += group
+        label[~spans] = -1
         behind = len(first_of_thread) * _GROUPS
-        streams = np.flatnonzero(group == _STREAM)
-        stream = raw.args.ids_at("stream", events[streams])
-        device = raw.args.ints_at("device", events[streams], missing=NO_TIME)
-        stream = np.where(stream != NO_ID, stream, raw.tid[events[streams]])
-        code, first_stream = kernels.group(raw.pid[events[streams]], stream, device)
+        streams = np.flatnonzero(spans & (group == _STREAM)).astype(np.int32)
+        stream = raw.args.ids_at("stream", streams)
+        device = raw.args.ints_at("device", streams, missing=NO_TIME)
+        stream = np.where(stream != NO_ID, stream, raw.tid[streams])
+        code, first_stream = kernels.group(raw.pid[streams], stream, device)
         label[streams] = behind + code
-        ids = np.flatnonzero(group == _ASYNC)
-        code, _ = kernels.group(raw.pid[events[ids]], raw.id[events[ids]])
-        label[ids] = behind + len(first_stream) + code
-        # tracks are numbered as they first appear; most rows stand on the lane of the row before
-        starts = np.flatnonzero(np.append(True, label[1:] != label[:-1]))
-        _, first = kernels.group(label[starts])
-        track_of = np.zeros(int(label.max()) + 1, np.int32)
-        heads = starts[first]
-        pids = kernels.distinct(raw.pid[events[heads]])
-        self.ranks = _merged_ranks({p: self._id(p) for p in pids.tolist()})
-        for at in heads.tolist():
-            row, what, lane, number = int(events[at]), int(group[at]), int(raw.tid[events[at]]), NO_TIME
+        if any(self.phases[ord(letter)] for letter in "bS"):
+            ids = np.flatnonzero(spans & (group == _ASYNC))
+            code, _ = kernels.group(raw.pid[ids], raw.id[ids])
+            label[ids] = behind + len(first_stream) + code
+        heads = self._heads(label)
+        self.ranks = _merged_ranks({p: self._id(p) for p in kernels.distinct(raw.pid[heads]).tolist()})
+        track_of = np.full(int(label.max()) + 2, -1, np.int32)  # -1 is the last place
+        for row in heads.tolist():
+            what, lane, number = int(group[row]), int(raw.tid[row]), NO_TIME
             if what == _STREAM:
-                which = first_stream[label[at] - behind]
+                which = first_stream[label[row] - behind]
                 lane, number = int(stream[which]), int(device[which])
             elif what == _ASYNC:
                 lane = int(raw.id[row])
             track = self._track(what, int(raw.pid[row]), int(raw.tid[row]), lane, number)
-            track_of[label[at]] = self.builder.add_track(track)
-        return track_of.take(label)
+            track_of[label[row]] = self.builder.add_track(track)
+        return kernels.mapped(track_of, label)
+
+    def _heads(self, label: npt.NDArray[np.int32]) -> npt.NDArray[np.intp]:
+        """The first event of each label as they come: complete spans, then paired ones. Tracks are numbered so."""
+        if not self.paired:
+            return _first_of_each(label)
+        complete = np.where(self.raw.ph == ord("X"), label, -1)
+        heads = [_first_of_each(complete), *(events[_first_of_each(label[events])] for events in self.paired)]
+        joined = np.concatenate(heads)
+        _, first = kernels.group(label[joined])
+        return joined[first]
 
     def _track(self, group: int, pid: int, tid: int, lane: int, device: int) -> Track:
         rank, process = self.ranks.get(pid, (_rank(self.raw.meta), self._id(pid)))
@@ -513,7 +548,7 @@ class _Interpreter:
 
     # -- links and the rest ------------------------------------------------------------------------
 
-    def _correlations(self, events: npt.NDArray[np.intp]) -> Int64:
+    def _correlations(self, events: npt.NDArray[np.int32]) -> Int64:
         ids = self.raw.args.ids_at("correlation", events)
         for key in ("correlation_id", "Index"):
             if key in self.raw.args.keys:
@@ -521,16 +556,15 @@ class _Interpreter:
                 ids = np.where(ids == NO_ID, other, ids)
         return ids
 
-    def _flows(self, events: npt.NDArray[np.intp], ts: Int64, order: npt.NDArray[np.intp]) -> None:
+    def _flows(self, rows: npt.NDArray[np.int32]) -> None:
         """Arrows: start (s) to finish (f, t) of one id and category, each end bound to a span.
 
-        `events` and `ts` are the spans as they stand in the file, `order` says in which order they were added.
+        `rows` are the events of the timeline's rows.
         """
         raw = self.raw
-        kept = self._wanted_flows()
-        is_start = kept & (raw.ph == ord("s"))
-        is_end = kept & ((raw.ph == ord("f")) | (raw.ph == ord("t")))
-        starts, ends = np.flatnonzero(is_start), np.flatnonzero(is_end)
+        arrows = self._wanted_flows()
+        is_start = raw.ph[arrows] == ord("s")
+        starts, ends = arrows[is_start], arrows[~is_start]
         if len(starts) == 0 or len(ends) == 0:
             self.notes.add(
                 "flow-without-partner", "info", "flow ends without a partner", len(starts) + len(ends)
@@ -542,26 +576,28 @@ class _Interpreter:
         partner = starts[np.maximum(found, 0)]
         self.notes.add("flow-without-partner", "info", "flow ends without a partner",
                        int((~hit).sum()) + int(len(starts) - len(kernels.distinct(partner[hit]))))  # fmt: skip
-        bound = self._bind(np.concatenate([partner[hit], ends[hit]]), events, ts, order)
+        bound = self._bind(np.concatenate([partner[hit], ends[hit]]), rows)
         half = int(hit.sum())
         label = np.where(raw.cat[ends[hit]] >= 0, raw.cat[ends[hit]], raw.name[ends[hit]])
         self.builder.add_flows(bound[:half], bound[half:], label)
 
-    def _wanted_flows(self) -> npt.NDArray[np.bool_]:
-        """Launch arrows carry the correlation id of their call; where that id does the linking they only repeat it."""
+    def _wanted_flows(self) -> npt.NDArray[np.intp]:
+        """The ends of arrows, less what is told already: launch arrows carry the correlation id of their call, and
+        where that id does the linking they only repeat it.
+        """
         raw = self.raw
-        kept = np.ones(len(raw), bool)
+        arrows = np.flatnonzero(_phase_in(raw.ph, "sft"))
         if len(self.told_by_id) == 0:
-            return kept
+            return arrows
+        kept = np.ones(len(arrows), bool)
+        category = raw.cat[arrows]
         for name in _LAUNCH_ARROWS:
             if (code := raw.strings.find(name)) >= 0:
-                at = np.flatnonzero(raw.cat == code)
-                kept[at] = kernels.join(self.told_by_id, raw.id[at]) < 0
-        return kept
+                at = np.flatnonzero(category == code)
+                kept[at] = kernels.join(self.told_by_id, raw.id[arrows[at]]) < 0
+        return arrows[kept]
 
-    def _bind(
-        self, points: npt.NDArray[Any], events: npt.NDArray[np.intp], ts: Int64, order: npt.NDArray[np.intp]
-    ) -> Int64:
+    def _bind(self, points: npt.NDArray[Any], rows: npt.NDArray[np.int32]) -> Int64:
         """The span that starts exactly where a flow end stands on its lane, or -1.
 
         Flow rows write plain numbers where the lane's own rows write "stream 7", so lanes are compared
@@ -570,8 +606,9 @@ class _Interpreter:
         if len(points) == 0:
             return np.zeros(0, np.int64)
         raw = self.raw
-        numbers = np.empty(len(order), np.int64)
-        numbers[order] = np.arange(len(order))
+        numbers = np.argsort(rows)  # of the spans as they stand in the file
+        events = rows[numbers].astype(np.intp)
+        ts = raw.ts_ns[events]
         lane = _hash(raw.pid, self._lane_numbers())
         found = kernels.join(_hash(lane[events], ts), _hash(lane[points], raw.ts_ns[points]))
         at = np.maximum(found, 0)
@@ -616,7 +653,7 @@ class _Interpreter:
 
     def _instants(self) -> None:
         raw = self.raw
-        points = np.flatnonzero(_phase_in(raw.ph, ord("i"), ord("I"), ord("n")) & self._timed())
+        points = self._timed("iIn")
         if len(points) == 0:
             return
         is_memory = raw.name[points] == raw.strings.find("[memory]")
@@ -644,11 +681,13 @@ class _Interpreter:
     def _counters(self) -> None:
         """One counter per (name, argument): a C event may carry several values."""
         raw = self.raw
-        is_counter = (raw.ph == ord("C")) & self._timed()
-        if not is_counter.any():
+        counters = self._timed("C")
+        if len(counters) == 0:
             return
         n = len(raw)
-        entry = is_counter[raw.args.event]
+        is_counter = np.zeros(n, bool)
+        is_counter[counters] = True
+        entry = np.repeat(is_counter, np.diff(raw.args.first, append=len(raw.args))[:n])
         for key_code in np.unique(raw.args.key[entry]):
             key = raw.args.keys[int(key_code)]
             values = raw.args.floats(key, n)
@@ -661,18 +700,17 @@ class _Interpreter:
 
     def _leftovers(self) -> None:
         raw = self.raw
-        counts = np.bincount(raw.ph, minlength=256).tolist()
+        counts = self.phases
         for phase, what in _IGNORED_PHASES.items():
             self.notes.add(f"ignored-{what.replace(' ', '-')}", "info", f"{what} ({phase} events) are not read",
                            counts[ord(phase)])  # fmt: skip
         other = {chr(i): n for i, n in enumerate(counts) if n and i and chr(i) not in _KNOWN_PHASES}
         self.notes.add("ignored-phases", "info", "events of other phases are not read", sum(other.values()),
                        ", ".join(f"{phase!r}: {n}" for phase, n in list(other.items())[:5]))  # fmt: skip
-        unknown = raw.ph == 0
-        skipped = int(unknown.sum()) + len(self.timeless)
+        skipped = counts[0] + len(self.timeless)
         if skipped == 0:
             return
-        first = min([*np.flatnonzero(unknown)[:1].tolist(), *self.timeless[:1].tolist()])
+        first = min([*np.flatnonzero(raw.ph == 0)[:1].tolist(), *self.timeless[:1].tolist()])
         text = "elements of the event list that are no events were skipped"
         if len(self.timeless):
             text += f"; {len(self.timeless)} of them are spans without a readable start"
@@ -719,11 +757,26 @@ def _kind_of_category(name: str) -> Kind:
     return Kind.RUNTIME if re.fullmatch(r"\w+_(?:runtime|driver)", name) else Kind.OTHER
 
 
-def _phase_in(ph: npt.NDArray[np.uint8], *letters: int) -> npt.NDArray[np.bool_]:
-    table = np.zeros(256, bool)
-    table[list(letters)] = True
-    found: npt.NDArray[np.bool_] = table.take(ph)
+def _phase_in(ph: npt.NDArray[np.uint8], letters: str) -> npt.NDArray[np.bool_]:
+    found: npt.NDArray[np.bool_] = ph == ord(letters[0])
+    for letter in letters[1:]:
+        found |= ph == ord(letter)
     return found
+
+
+def _letter_counts(ph: npt.NDArray[np.uint8]) -> list[int]:
+    """How many events there are of each phase, by the letter's number."""
+    counts = np.zeros(256, np.int64)
+    for low in range(0, len(ph), 1 << 18):  # NumPy widens to 64 bits what it counts
+        counts += np.bincount(ph[low : low + (1 << 18)], minlength=256)
+    return counts.tolist()
+
+
+def _first_of_each(label: npt.NDArray[np.int32]) -> npt.NDArray[np.intp]:
+    """Where each label >= 0 comes first, in that order; quick because neighbours mostly have the same one."""
+    starts = np.flatnonzero(np.append(True, label[1:] != label[:-1]))[: len(label)]
+    heads = starts[kernels.group(label[starts])[1]]
+    return heads[label[heads] >= 0]
 
 
 def _used(codes: npt.NDArray[np.int32], size: int) -> list[int]:
@@ -788,12 +841,6 @@ def _calls_that_tell(kind: npt.NDArray[np.int8], correlation: Int64) -> Int64:
     return told
 
 
-def _joined(*parts: npt.NDArray[Any]) -> Any:
-    """The parts one after the other; a single part that holds anything is not copied."""
-    some = [p for p in parts if len(p)]
-    return some[0] if len(some) == 1 else np.concatenate(parts)
-
-
 def _hash(a: npt.NDArray[np.int64], b: npt.NDArray[np.int64]) -> Int64:
     """A 64-bit mix of two columns; equal pairs give equal values, others collide with odds of 2^-64."""
     with np.errstate(over="ignore"):
@@ -807,15 +854,16 @@ def _hash(a: npt.NDArray[np.int64], b: npt.NDArray[np.int64]) -> Int64:
     return x.view(np.int64)
 
 
-def _no_spans() -> tuple[npt.NDArray[np.intp], Int64, Int64]:
-    return np.zeros(0, np.intp), np.zeros(0, np.int64), np.zeros(0, np.int64)
+def _no_spans() -> tuple[npt.NDArray[np.intp], Int64]:
+    return np.zeros(0, np.intp), np.zeros(0, np.int64)
 
 
-def _span_columns(spans: list[tuple[int, int, int]]) -> tuple[npt.NDArray[np.intp], Int64, Int64]:
+def _span_columns(spans: list[tuple[int, int]]) -> tuple[npt.NDArray[np.intp], Int64]:
+    """Event numbers and durations."""
     if not spans:
         return _no_spans()
     table = np.array(spans, dtype=np.int64)
-    return table[:, 0].astype(np.intp), table[:, 1], table[:, 2]
+    return table[:, 0].astype(np.intp), table[:, 1]
 
 
 def _inside_of_others(timeline: Timeline, work: npt.NDArray[np.intp]) -> tuple[int, str]:

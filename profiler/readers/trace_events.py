@@ -98,6 +98,13 @@ class RawEvents:
     def __len__(self) -> int:
         return len(self.ph) if self._rows < 0 else self._rows
 
+    def moved(self, name: str, rows: npt.NDArray[np.int32]) -> Any:
+        """A column's values of some rows; the column itself is let go, to make room for them."""
+        self._rows = len(self)
+        column = getattr(self, name)
+        setattr(self, name, np.zeros(0, column.dtype))
+        return kernels.mapped(column, rows)
+
     def release(self) -> None:
         """Forget the event columns once they are interpreted: they are half of what a large trace holds.
 
@@ -246,11 +253,14 @@ class _CompiledEngine:
         ph, name, cat, ts, dur, pid, tid, ident = (
             self._column(i, rows, *kind) for i, kind in enumerate(kinds)
         )
-        arguments: list[Any] = [
-            self._column(8 + i, counts["args"], kind, 0) for i, kind in enumerate(("i4", "u2", "u1", "i8"))
-        ]
+        first = self._column(8, rows + 1, "i4", 0)
+        if len(first) and first[-1] != counts["args"]:  # all of them are the last event's
+            first = np.append(np.zeros(rows, np.int32), np.int32(counts["args"]))
+        key, tag, value = (
+            self._column(9 + i, counts["args"], kind, 0) for i, kind in enumerate(("u2", "u1", "i8"))
+        )
         strings = StringTable(self.core.texts(False))
-        args = ArgStore(strings, self.core.texts(True), *arguments)
+        args = ArgStore(strings, self.core.texts(True), None, key, tag, value, first=first)
         _clean_nested(args, self.mender)
         self.mender.settle()
         if self.spill.size:
@@ -278,8 +288,8 @@ def _clean_nested(args: ArgStore, mender: Mender) -> None:
         raw = text.encode("utf-8", "surrogateescape")  # bytes that are no UTF-8 come as lone surrogates
         if not is_strict(raw):
             args.strings.texts[code] = raw.decode("utf-8", "replace")
-            first = args.event[nested[np.argmax(args.value[nested] == code)]]
-            better[code] = mender.clean_json(raw, -1 - int(first)).decode()
+            first = args.events_of(nested[np.argmax(args.value[nested] == code)][None])
+            better[code] = mender.clean_json(raw, -1 - int(first[0])).decode()
     if better:
         codes = np.arange(len(args.strings))
         codes[list(better)] = [args.strings.code(text) for text in better.values()]

@@ -66,6 +66,9 @@ static Outcome outcome_of(const Tokens *t) {
         if (t->column[COL_PH]) o.sum ^= ((u8 *)t->column[COL_PH])[i];
         int32_t name = t->column[COL_NAME] ? ((int32_t *)t->column[COL_NAME])[i] : -1;
         CHECK(name >= -1 && name < t->strings.count);
+        const int32_t *args_from = t->column[COL_ARGS_FROM];
+        CHECK(!args_from || (args_from[i] >= (i ? args_from[i - 1] : 0) && (size_t)args_from[i] <= t->args));
+        if (args_from) o.sum += (uint64_t)args_from[i] * (i + 1);
         if (name >= 0)
             o.sum ^= text_hash(t->strings.text.data + t->strings.start[name],
                                (size_t)(t->strings.start[name + 1] - t->strings.start[name]), 7);
@@ -73,9 +76,7 @@ static Outcome outcome_of(const Tokens *t) {
     for (size_t i = 0; i < t->args; i++) {
         int tag = ((u8 *)t->column[COL_ARG_TAG])[i], key = ((uint16_t *)t->column[COL_ARG_KEY])[i];
         int64_t value = ((int64_t *)t->column[COL_ARG_VALUE])[i];
-        size_t row = (size_t)((int32_t *)t->column[COL_ARG_EVENT])[i];
-        CHECK(key < t->keys.count && row < t->rows);
-        CHECK(i == 0 || row >= (size_t)((int32_t *)t->column[COL_ARG_EVENT])[i - 1]);
+        CHECK(key < t->keys.count);
         if (tag == ARG_STRING || tag == ARG_JSON || tag == ARG_BIGINT)
             CHECK(value >= 0 && value < t->strings.count);
         else if (tag == ARG_SPILLED)
