@@ -8,6 +8,7 @@ while the host is the slower side, and grows without bound once the device is. H
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -61,6 +62,7 @@ class Pressure:
         ahead = self.median_delay_ns > AHEAD * max(self.median_kernel_ns, 1)
         return self.busy_share >= 0.9 and (ahead or self.long_launches > 0 or self.waited_busy_ns > 0)
 
+    @cached_property
     def depth(self) -> tuple[Int64, Int64]:
         """Times at which the number of launches in the queue changes, and that number from then on."""
         times = np.concatenate([self.launch_ns, np.maximum(self.start_ns, self.launch_ns)])
@@ -116,13 +118,17 @@ def _waited(run: Run, view: DeviceView, calls: Any) -> int:
 def _balance(run: Run, view: DeviceView, calls: Any) -> float:
     """Device work over device work plus the launching threads' work that is no wait."""
     work = 0
+    active = run.timeline.of_kind(*HOST_CALLS)
+    active &= ~run.is_wait
+    active &= ~run.places.is_waiting
     for track in np.unique(run.timeline.spans.track[calls]).tolist():
         segments = run.segments(track)
-        kind = run.timeline.spans.kind[segments.row]
-        active = np.isin(kind, [int(k) for k in HOST_CALLS]) & ~run.is_wait[segments.row]
-        active &= ~run.places.is_waiting[segments.row]
-        inside = intervals.clip(segments.only(active), view.first_ns, view.last_ns)
-        work = max(work, intervals.length(inside))
+        low = int(np.searchsorted(segments.end_ns, view.first_ns, side="right"))
+        high = int(np.searchsorted(segments.start_ns, view.last_ns))
+        took = np.minimum(segments.end_ns[low:high], view.last_ns)
+        took -= np.maximum(segments.start_ns[low:high], view.first_ns)
+        took *= active[segments.row[low:high]]
+        work = max(work, int(took.sum()))
     return view.busy_ns / (view.busy_ns + work) if view.busy_ns + work else 0.0
 
 
@@ -132,7 +138,7 @@ def table(run: Run) -> list[dict[str, Any]]:
     for found in run.pressure.values():
         if len(found.launch_ns) == 0:
             continue
-        _, depth = found.depth()
+        _, depth = found.depth
         rows.append(
             {
                 "device": found.device,
@@ -160,7 +166,7 @@ def lanes(run: Run) -> list[dict[str, Any]]:
         if len(found.launch_ns) == 0:
             continue
         for name, (times, values) in {
-            "queue_depth": found.depth(),
+            "queue_depth": found.depth,
             "launch_delay_ns": (found.launch_ns, found.delay_ns),
         }.items():
             for time, value in zip(*_thin(times, values), strict=True):
@@ -174,6 +180,10 @@ def _thin(times: Int64, values: Int64) -> tuple[Int64, Int64]:
         return times, values
     first, last = int(times[0]), int(times[-1])
     slot = (times - first) * (LANE_POINTS - 1) // max(last - first, 1)
-    order = np.lexsort((values, slot))
-    keep = order[np.append(slot[order][1:] != slot[order][:-1], True)]
+    heads = np.flatnonzero(np.append(True, slot[1:] != slot[:-1]))
+    highest = np.maximum.reduceat(values, heads)
+    of_slice = np.repeat(np.arange(len(heads)), np.diff(np.append(heads, len(slot))))
+    at = np.flatnonzero(values == highest[of_slice])
+    keep = np.empty(len(heads), np.intp)
+    keep[of_slice[at]] = at  # of several the last one stays
     return times[keep], values[keep]

@@ -83,7 +83,7 @@ def _finding(
     if len(places) > 1:
         facts["places"] = [{"place": x.place.text, "lost_ns": x.lost_ns} for x in places[:10]]
     once = cause == Cause.ALLOCATOR and loss.is_once
-    worth = price(run, loss.lost_ns, without_times(_times(run, loss, cause)))
+    worth = price(run, loss.lost_ns, lambda: without_times(_times(run, loss, cause)))
     span = run.steady_span_ns(loss.account.view)
     others = ", ".join(f"{x.place.text} ({duration(x.lost_ns)})" for x in places[1:4])
     return Finding(

@@ -308,6 +308,8 @@ class Communication:
         """A collective ends on all ranks at about the same time: what one is in it longer than the last to come, it
         waited at least."""
         timeline, spans = self.run.timeline, self.run.timeline.spans
+        if not self._lengths:
+            return
         for i in np.flatnonzero(split.wait_ns < 0).tolist():
             row = int(self.rows[i])
             lengths = self._lengths.get(timeline.name(row))

@@ -87,16 +87,22 @@ def _operators_of(run: Run, rows: list[int]) -> list[tuple[int, IntervalSet, flo
 
 def replayable(run: Run) -> bool:
     """Whether the recording can be replayed closely enough to price a change."""
-    return _short_enough(run) and "launches" in run.has and run.replay.trusted
+    return short_enough(run) and "launches" in run.has and run.replay.trusted
 
 
-def _short_enough(run: Run) -> bool:
-    return len(run.whole.rows) + int(np.count_nonzero(run.is_launch)) <= MOST_EVENTS
+def replayed_events(run: Run) -> int:
+    """What a replay walks through: device work and launches."""
+    return len(run.whole.rows) + int(np.count_nonzero(run.is_launch))
+
+
+def short_enough(run: Run) -> bool:
+    """Whether a replay would take little time."""
+    return replayed_events(run) <= MOST_EVENTS
 
 
 def why_not_replayable(run: Run) -> str:
     """The reason `replayable` says no."""
-    if not _short_enough(run):
+    if not short_enough(run):
         return f"the recording is too long to replay (limit {MOST_EVENTS:,} events)"
     if "launches" not in run.has:
         return "it cannot be replayed without launches"

@@ -48,19 +48,19 @@ class HostCauses:
         self.is_compile = code & timeline.match_names(hostwords.is_compilation)
         self.is_scheduling = code & timeline.match_names(hostwords.is_scheduling)
         runtime = timeline.of_kind(Kind.RUNTIME)
-        self.is_compile |= timeline.match_names(hostwords.is_compile_call, runtime)
+        self.is_compile |= timeline.match_names(hostwords.is_compile_call, Kind.RUNTIME)
         self.is_compile &= ~self._found_compiled(runtime)
         self.loads_code = self._loads_code(runtime)
         self.is_compile |= self.loads_code
-        self.is_allocator = timeline.match_names(hostwords.is_allocator_call, runtime)
+        self.is_allocator = timeline.match_names(hostwords.is_allocator_call, Kind.RUNTIME)
         self._sets: dict[tuple[str, int], IntervalSet] = {}
 
     def _found_compiled(self, runtime: Bool) -> Bool:
         """Calls that compile an operator and run it (CANN), in which compiling took less than half of the time: the
         operator was in the cache, and the call is a slow way to launch it. Shape (n,)."""
         spans, timeline = self.run.timeline.spans, self.run.timeline
-        calls = timeline.match_names(hostwords.compiles_and_runs, runtime)
-        inner = np.flatnonzero(timeline.match_names(hostwords.is_operator_compilation, runtime))
+        calls = timeline.match_names(hostwords.compiles_and_runs, Kind.RUNTIME)
+        inner = np.flatnonzero(timeline.match_names(hostwords.is_operator_compilation, Kind.RUNTIME))
         if len(inner) == 0:
             return np.zeros(len(spans), bool)
         call = self.run.places.nearest(spans.parent[inner].astype(np.intp), calls)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from stallscope.profiler import kernels
 from stallscope.profiler.timeline import Bool, Int32, Timeline
 
 if TYPE_CHECKING:
@@ -87,8 +88,11 @@ class PlaceCodes:
         return self.table.take(rows)
 
     def _learn(self, rows: npt.NDArray[np.signedinteger]) -> None:
-        self.table[rows] = _ASKED
-        rows = np.flatnonzero(self.table == _ASKED)
+        if len(rows) * 64 < len(self.table):
+            rows = kernels.distinct(rows)
+        else:
+            self.table[rows] = _ASKED
+            rows = np.flatnonzero(self.table == _ASKED)
         code = np.zeros(len(rows), np.int32)
         finders = (self.places.user_frames, self.places.operators, self.places.annotations)
         left = np.arange(len(rows))

@@ -35,16 +35,26 @@ EVIDENCE = 5
 class Loss:
     """Idle time of one device behind one place: that of `row`, the host row behind the longest of its `pieces`.
 
-    `joins` are the losses it puts together, if it does, the costliest first; `here_ns` is then the part lost at its own
+    `own` are the pieces of the place itself. `joins` are the losses it puts together, if it does, the costliest first; `here_ns` is then the part lost at its own
     place, else -1.
     """
 
     account: IdleAccount
     row: int
     lost_ns: int
-    pieces: Rows
+    own: Rows
     joins: tuple[Loss, ...] = ()
     here_ns: int = -1
+
+    @cached_property
+    def pieces(self) -> Rows:
+        """The pieces of idle time it adds up, ascending."""
+        if not self.joins:
+            return self.own
+        taken = np.zeros(len(self.account.pieces), np.bool_)
+        for part in self.joins:
+            taken[part.own] = True
+        return np.flatnonzero(taken)
 
     @cached_property
     def place(self) -> Place:
@@ -139,14 +149,17 @@ def losses(
 
 def _largest(codes: Int32, lengths: Int64, most: int) -> Iterator[Rows]:
     """Of the `most` numbers with the largest sums of lengths, where each stands, ascending."""
-    sums = exact_sums(codes, lengths)
-    count = np.bincount(codes)
+    wide = codes.astype(np.intp)  # once for all that count by it
+    sums, count = exact_sums(wide, lengths), np.bincount(wide)
+    del wide
     known = np.flatnonzero(count)
-    first = np.empty(len(count), np.int32)
-    first[codes[::-1]] = np.arange(
-        len(codes) - 1, -1, -1, dtype=np.int32
-    )  # of several the last one written stays
-    top = known[np.lexsort((first[known], -sums[known]))[:most]]
+    known = known[np.argsort(-sums[known], kind="stable")]
+    worth = sums[known[: most + 1]]
+    if (worth[1:] == worth[:-1]).any():
+        first = np.empty(len(count), np.int32)
+        first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1, dtype=np.int32)  # the last one written stays
+        known = known[np.lexsort((first[known], -sums[known]))]
+    top = known[:most]
     rank = np.full(len(count), len(top), np.uint8)
     rank[top] = np.arange(len(top))
     order = np.argsort(rank.take(codes), kind="stable")  # of one byte: a count, no comparisons
@@ -219,9 +232,10 @@ def amount(lost_ns: int, facts: dict[str, Any], phase: str) -> str:
 
 def joined(parts: list[Loss]) -> Loss:
     """Losses of one device as one, at the place of the first."""
-    pieces = np.sort(np.concatenate([x.pieces for x in parts]))
     first = parts[0]
-    return Loss(first.account, first.row, sum(x.lost_ns for x in parts), pieces, tuple(parts), first.lost_ns)
+    return Loss(
+        first.account, first.row, sum(x.lost_ns for x in parts), first.own, tuple(parts), first.lost_ns
+    )
 
 
 def widest(found: Iterable[list[Loss]]) -> list[tuple[Loss, list[int]]]:

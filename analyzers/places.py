@@ -77,7 +77,7 @@ class Places:
         """Python rows of the user's code, shape (n,)."""
         codes, files = self.timeline.arg_codes("file")
         named = self.timeline.match_names(
-            lambda n: is_user_frame(n) and not is_garbage_collection(n), self.is_python
+            lambda n: is_user_frame(n) and not is_garbage_collection(n), Kind.PYTHON
         )
         told = np.array([is_user_file(str(f)) for f in files] + [False], bool)
         return np.asarray(self.is_python & np.where(codes >= 0, told[codes], named), np.bool_)
@@ -127,7 +127,7 @@ class Places:
     @cached_property
     def has_line(self) -> npt.NDArray[np.bool_]:
         """Python rows that tell a file and a line. Shape (n,)."""
-        return self.timeline.match_names(has_line, self.is_python)
+        return self.timeline.match_names(has_line, Kind.PYTHON)
 
     @cached_property
     def is_operator(self) -> npt.NDArray[np.bool_]:
@@ -140,14 +140,12 @@ class Places:
     @cached_property
     def _is_step(self) -> npt.NDArray[np.bool_]:
         """Ranges of profiler steps that a source (Kineto up to torch 1.9) wrote among the operators. Shape (n,)."""
-        return self.timeline.match_names(
-            lambda n: n.startswith(PROFILER_STEP), self.timeline.of_kind(Kind.OPERATOR)
-        )
+        return self.timeline.match_names(lambda n: n.startswith(PROFILER_STEP), Kind.OPERATOR)
 
     @cached_property
     def is_waiting(self) -> npt.NDArray[np.bool_]:
         """Python rows that, when innermost, wait for something outside their thread. Shape (n,)."""
-        return self.timeline.match_names(is_waiting_frame, self.is_python)
+        return self.timeline.match_names(is_waiting_frame, Kind.PYTHON)
 
     def user_frames(self, rows: AnyRows) -> Rows:
         """The nearest user frame; where there is none, the nearest of any code with a file and a line; where there
@@ -210,7 +208,8 @@ class Places:
     def _is_call(self) -> npt.NDArray[np.bool_]:
         """Operators with a name space, which start few kernels. Shape (n,)."""
         named = self.timeline.match_names(
-            lambda n: "::" in n and not n.startswith(("autograd::engine", "##")) and " " not in n
+            lambda n: "::" in n and not n.startswith(("autograd::engine", "##")) and " " not in n,
+            Kind.OPERATOR,
         )
         return np.asarray(self.is_operator & named & (self._launches_inside <= FEW_LAUNCHES), np.bool_)
 
@@ -219,12 +218,9 @@ class Places:
         """How many kernel launches each host row holds, by correlation of work on the device. Shape (n,)."""
         spans = self.timeline.spans
         out = np.zeros(len(spans), np.int32)
-        at = kernels.distinct(spans.launch_row[self.timeline.rows(Kind.KERNEL)])
-        at = at[at >= 0].astype(np.intp)
-        while len(at):
-            np.add.at(out, at, 1)
-            at = spans.parent[at].astype(np.intp)
-            at = at[at >= 0]
+        launch = spans.launch_row[self.timeline.rows(Kind.KERNEL)]
+        out[launch[launch >= 0]] = 1
+        kernels.sum_up(spans.parent, out)
         return out
 
     def annotations(self, rows: AnyRows) -> Rows:

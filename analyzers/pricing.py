@@ -6,13 +6,14 @@ finding says in its facts which of the two it was.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from stallscope.analyzers.gain import replayable
+from stallscope.analyzers.gain import replayable, replayed_events, short_enough
 from stallscope.analyzers.idle import HOST_WORK
 from stallscope.analyzers.losses import Loss
 from stallscope.analyzers.replay import Change
@@ -56,14 +57,20 @@ class Price:
         return found
 
 
-def price(run: Run, lost_ns: int, change: Change) -> Price:
-    """The time saved over the whole recording by a change; `lost_ns` where no replay can tell."""
+def price(run: Run, lost_ns: int, made: Callable[[], Change]) -> Price:
+    """The time saved over the whole recording by a change; `lost_ns` where no replay can tell.
+
+    The change is made only where the recording is short enough to replay it.
+    """
+    events = replayed_events(run)
+    if run.priced_events + events > BUDGET or not short_enough(run):
+        return Price(lost_ns, "idle time")
+    change = made()
+    if not change or not replayable(run):
+        return Price(lost_ns, "idle time")
     tracks = {track for track, _, _ in change.host_cuts} | {
         int(run.timeline.spans.track[row]) for row in change.no_wait
     }
-    events = len(run.whole.rows) + int(np.count_nonzero(run.is_launch))
-    if not change or run.priced_events + events > BUDGET or not replayable(run):
-        return Price(lost_ns, "idle time")
     if tracks - run.replay.known_tracks:
         return Price(lost_ns, "idle time")  # what a second thread waits for is not in the recording
     run.priced_events += events

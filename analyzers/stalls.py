@@ -121,7 +121,7 @@ def _finding(run: Run, code: str, name: str, loss: Loss, devices: list[int], adv
     )
     blocks = run.wait_blocks(int(run.timeline.spans.track[loss.row]))
     same = np.flatnonzero(blocks.key == blocks.key[int(np.flatnonzero(blocks.row == loss.row)[0])])
-    worth = price(run, loss.lost_ns, without_waits(run, blocks, same))
+    worth = price(run, loss.lost_ns, lambda: without_waits(run, blocks, same))
     what = place.operator or call
     at = f" in {place.text}" if place.python else ""
     span = run.steady_span_ns(loss.account.view)

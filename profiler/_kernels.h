@@ -385,6 +385,19 @@ static ptrdiff_t kernel_inherit(const Arrays *a) {
     return 0;
 }
 
+/* What stands below a row is added to it. */
+static ptrdiff_t kernel_sum_up(const Arrays *a) {
+    size_t n = a->length[0];
+    if (!fit(a, 1, 2, n)) return KERNEL_MISMATCH;
+    const int32_t *parent = a->at[0];
+    int32_t *value = a->at[1];
+    for (size_t i = 0; i < n; i++)
+        if (parent[i] < -1 || parent[i] >= (int64_t)i) return KERNEL_MISMATCH;
+    for (size_t i = n; i-- > 0;)
+        if (parent[i] >= 0) value[parent[i]] = (int32_t)((uint32_t)value[parent[i]] + (uint32_t)value[i]);
+    return 0;
+}
+
 typedef struct {
     int64_t at; /* up to where time has an owner */
     size_t count, room;

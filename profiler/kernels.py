@@ -165,6 +165,17 @@ def inherited(above: Int32, mask: npt.NDArray[np.bool_]) -> Int32:
     return out
 
 
+def sum_up(parent: Int32, values: Int32) -> None:
+    """Add to each row's value those of all rows below it, in place. Both of shape (n,).
+
+    Parents stand before their children; raises ValueError where one does not.
+    """
+    if core is None:
+        kernels_py.sum_up(parent, values)
+    else:
+        core.sum_up(_i4(parent), values)
+
+
 def nearest(above: Int32, mask: npt.NDArray[np.bool_], rows: npt.NDArray[Any]) -> Int64:
     """The same for some rows (-1 allowed), as often as they are given. Shape of `rows`."""
     if core is None or len(rows) * 16 < len(above):

@@ -149,6 +149,17 @@ def inherited(above: Int32, mask: npt.NDArray[np.bool_]) -> Int32:
     return nearest(above, mask, np.arange(len(above))).astype(np.int32)
 
 
+def sum_up(parent: Int32, values: Int32) -> None:
+    if (parent >= np.arange(len(parent))).any() or (parent < -1).any():
+        raise ValueError("a parent behind its child")
+    at: npt.NDArray[Any] = np.flatnonzero(values)
+    given = values[at]
+    while len(at):
+        at = parent[at]
+        at, given = at[at >= 0], given[at >= 0]
+        np.add.at(values, at, given)
+
+
 def flatten(
     rows: npt.NDArray[Any], parent: Int32, start_ns: Int64, dur_ns: Int64
 ) -> tuple[Int64, Int64, Int64]:

@@ -42,6 +42,8 @@ def submitters(spans: Spans, launches: npt.NDArray[Any]) -> npt.NDArray[np.intp]
     enqueue on the other thread (the dequeue's own `launch_row`); everywhere else it is the launch itself.
     """
     launch = np.asarray(launches, np.intp)
+    if not (spans.kind == Kind.QUEUE).any():
+        return launch
     at = launch.copy()
     open_ = (at >= 0) & (spans.kind[np.maximum(at, 0)] != Kind.QUEUE)
     while open_.any():

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from stallscope.analyzers.models.call import Cost, StepTokens
 from stallscope.analyzers.models.cost import estimate, estimate_kernel_row
 from stallscope.analyzers.models.family import Family, kernel_family
-from stallscope.profiler.kernels import group
+from stallscope.profiler.kernels import group, nearest
 from stallscope.profiler.kinds import Kind, is_graph_launch
 from stallscope.profiler.timeline import Int32, Int64, Timeline
 
@@ -103,10 +103,7 @@ def operator_rows(timeline: Timeline, rows: npt.NDArray[Any]) -> Int32:
     for key in _SHAPES:
         with_shapes |= timeline.has_arg(key)
     with_shapes &= timeline.of_kind(Kind.OPERATOR)
-    at = np.asarray(rows, np.int64).copy()
-    while (open_ := np.flatnonzero((at >= 0) & ~with_shapes[np.maximum(at, 0)])).size:
-        at[open_] = parent[at[open_]]
-    return at.astype(np.int32)
+    return nearest(parent, with_shapes, rows).astype(np.int32)
 
 
 def attribute(

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -86,7 +87,7 @@ def _device(run: Run, account: IdleAccount, limits: Limits) -> Iterator[tuple[Fi
             place = Place(run.places.name(int(blocks.frame[of_place[0]])),
                           run.places.name(int(blocks.operator[of_place[0]])), "")  # fmt: skip
             row = int(blocks.row[of_place[0]])
-            worth = price(run, lost, without_waits(run, blocks, of_place))
+            worth = price(run, lost, partial(without_waits, run, blocks, of_place))
             yield _finding(run, account, place, copies[inside], exposed[inside], idle, row, worth), place
 
 
@@ -111,7 +112,7 @@ def _finding(
     worth: Price,
 ) -> Finding:
     spans = run.timeline.spans
-    moved = int(np.maximum(run.timeline.arg_ints("bytes", 0)[copies], 0).sum())
+    moved = int(np.maximum(run.timeline.arg_ints_at("bytes", copies, 0), 0).sum())
     took = int(spans.dur_ns[copies].sum())
     lost = int(exposed.sum()) + idle
     phases = run.phase_at(spans.start_ns[spans.launch_row[copies]])

@@ -245,7 +245,7 @@ def _split(run: Run, rows: npt.NDArray[np.intp], exposed: Int64) -> _Told:
     at = split.of(rows)
     hccl = split.wait_ns[at]
     if int(exposed[hccl >= 0].sum()) < KNOWN * lost:
-        sized = run.timeline.arg_ints("In msg nelems", -1)[rows] >= 0
+        sized = run.timeline.arg_ints_at("In msg nelems", rows, -1) >= 0
         waited = int(np.minimum(_waiting(run, rows), exposed).sum())
         late = waited >= 0.5 * lost
         lacks = (
@@ -300,7 +300,7 @@ def _latest(run: Run, rows: npt.NDArray[np.intp], waits: Int64) -> tuple[int, in
 def _waiting(run: Run, rows: npt.NDArray[np.intp]) -> Int64:
     """How much longer than the shortest tenth of its name and size each call took; 0 where sizes are unknown."""
     took = run.timeline.spans.dur_ns[rows]
-    size = run.timeline.arg_ints("In msg nelems", -1)[rows]
+    size = run.timeline.arg_ints_at("In msg nelems", rows, -1)
     out = np.zeros(len(rows), np.int64)
     for value in np.unique(size[size >= 0]).tolist():
         same = size == value

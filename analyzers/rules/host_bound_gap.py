@@ -72,7 +72,9 @@ def _finding(run: Run, loss: Loss, devices: list[int]) -> Finding:
         "devices": devices,
     }
     worth = price(
-        run, loss.lost_ns, without_stalls(run, loss, run.pace[loss.account.view.device].stall_places)
+        run,
+        loss.lost_ns,
+        lambda: without_stalls(run, loss, run.pace[loss.account.view.device].stall_places),
     )
     span = run.steady_span_ns(loss.account.view)
     return Finding(

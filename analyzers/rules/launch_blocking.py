@@ -78,7 +78,7 @@ def _finding(run: Run, loss: Loss) -> Finding:
         "call": run.timeline.name(loss.row),
         "switch": blocking.switch,
     }
-    worth = price(run, loss.lost_ns, Change(no_wait={int(r) for r in blocking.syncs}))
+    worth = price(run, loss.lost_ns, lambda: Change(no_wait={int(r) for r in blocking.syncs}))
     why = f"{blocking.switch} is set" if blocking.switch else "as with ASCEND_LAUNCH_BLOCKING=1"
     return Finding(
         code=CODE,

@@ -145,7 +145,7 @@ def _finding(
     pieces = account.pieces
     replays = max(run.steady_steps(loss.phase) if loss.phase else 1, 1)
     bound = max(loss.lost_ns - GRAPH_GAP_NS * len(loss.gaps) - GRAPH_START_NS * replays, 0)
-    worth = price(run, bound, as_graphs(run, loss.phase))
+    worth = price(run, bound, lambda: as_graphs(run, loss.phase))
     unlinked, more = _unlinked_steps(run, account, loss)
     lost, saved = loss.lost_ns + more, min(bound, worth.ns)
     activity = pieces.activity[chosen]

@@ -251,6 +251,20 @@ def test_an_ancestor_may_stand_behind() -> None:
 
 
 @both
+def test_values_are_summed_up_the_tree(module: Any) -> None:
+    # 0 holds 1, which holds 2 and 3; 4 stands alone
+    values = np.array([1, 0, 2, 3, 5], np.int32)
+    module.sum_up(np.array([-1, 0, 1, 1, -1], np.int32), values)
+    assert values.tolist() == [6, 5, 2, 3, 5]
+
+
+@both
+def test_a_parent_behind_its_child_is_refused(module: Any) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        module.sum_up(np.array([1, -1], np.int32), np.ones(2, np.int32))
+
+
+@both
 def test_flatten_draws_the_innermost(module: Any) -> None:
     # a 0..100 holds b 10..40 (which holds c 10..20) and d 50..60; e 60..60 is empty
     start, dur = i8(0, 10, 10, 50, 60), i8(100, 30, 10, 10, 0)
@@ -314,6 +328,10 @@ def test_twins_agree_on_walks(rows: list[tuple[int, int, int]], choice: int) -> 
     everything = np.arange(len(rows))
     same([kernels.nearest(parent, mask, everything)], [kernels_py.nearest(parent, mask, everything)])
     same([kernels.inherited(parent, mask)], [kernels_py.inherited(parent, mask)])
+    sums = [mask.astype(np.int32), mask.astype(np.int32)]
+    kernels.sum_up(parent, sums[0])
+    kernels_py.sum_up(parent, sums[1])
+    same(sums[:1], sums[1:])
     for one in np.unique(track).tolist():
         chosen = np.flatnonzero((track == one) & mask)
         got = kernels.flatten(chosen, parent, start, dur)
@@ -440,6 +458,8 @@ NO_ROOM = (i8(0), i8(0), np.zeros(1, np.int32), np.zeros(1, np.int32))
         lambda core: core.join(i8(), i8(1), i8(1), np.zeros(1, np.int32)),
         lambda core: core.inherit(np.array([1], np.int32), np.zeros(1, bool), np.zeros(1, np.int32)),
         lambda core: core.inherit(np.array([-2], np.int32), np.zeros(1, bool), np.zeros(1, np.int32)),
+        lambda core: core.sum_up(np.array([-2], np.int32), np.zeros(1, np.int32)),
+        lambda core: core.sum_up(np.array([-1], np.int32), np.zeros(2, np.int32)),
         lambda core: core.cut(i8(0), i8(1), np.zeros(1, np.int32), i8(0), i8(2), *NO_ROOM),
         lambda core: core.flatten(i8(5), np.zeros(1, np.int32), i8(1), i8(1), i8(0), i8(0), i8(0)),
         lambda core: core.order(np.array([-1], np.int32), i8(1), i8(1), i8()),
