@@ -19,6 +19,7 @@ from stallscope.profiler.kinds import DEVICE_WORK, Kind
 from stallscope.profiler.links import join_launches
 from stallscope.profiler.nesting import nest
 from stallscope.profiler.notes import Notes
+from stallscope.profiler.room import Room
 from stallscope.profiler.timeline import (
     Allocations,
     ArgStore,
@@ -81,6 +82,8 @@ class TimelineBuilder:
         self._row_of: Int64 | None = np.zeros(0, np.int64)
         """The row of each event number; None where each is its own."""
         self._in_order = False
+        self.room = Room()
+        """Memory of a reader's own columns that it does not need any more."""
 
     def add_track(self, track: Track) -> int:
         """The number of a track; equal tracks share one."""
@@ -266,13 +269,14 @@ class TimelineBuilder:
                            "records of device work and of calls came twice (equal name, times and ids); each counts once",
                            len(again), first)  # fmt: skip
         none = np.zeros(0, np.int32)  # until they are nested
-        launch_row = np.full(n, -1, np.int32)
+        launch_row = self.room.empty(n, np.int32)
+        launch_row[:] = -1
         return Spans(
             **columns, parent=none, depth=none, self_ns=columns["dur_ns"], launch_row=launch_row
         ), row_of
 
     def _nest(self, spans: Spans) -> None:
-        tree = nest(spans.track, spans.start_ns, spans.dur_ns)
+        tree = nest(spans.track, spans.start_ns, spans.dur_ns, self.room)
         spans.parent, spans.depth, spans.self_ns = tree.parent, tree.depth, tree.self_ns
         for number, track in enumerate(self.tracks):
             if track.role == "device":
@@ -285,8 +289,11 @@ class TimelineBuilder:
 
     def _clamp_open_frames(self, spans: Spans, effective_end_ns: Int64) -> None:
         """A Python call cannot outlive its caller: frames the profiler never saw return are cut there."""
-        over = spans.start_ns + spans.dur_ns > effective_end_ns
-        over &= (spans.kind == Kind.PYTHON) & (spans.parent >= 0)
+        end = np.add(spans.start_ns, spans.dur_ns, out=self.room.empty(len(spans), np.int64))
+        over = end > effective_end_ns
+        self.room.give(end)
+        over &= spans.kind == Kind.PYTHON
+        over &= spans.parent >= 0
         at = np.flatnonzero(over)
         at = at[spans.kind[spans.parent[at]] == Kind.PYTHON]
         if len(at) == 0:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from stallscope.profiler import kernels_py
 from stallscope.profiler.ids import NO_ID
+from stallscope.profiler.room import Room
 
 Int64 = npt.NDArray[np.int64]
 Int32 = npt.NDArray[np.int32]
@@ -49,7 +50,9 @@ def _i4(values: npt.NDArray[Any]) -> Int32:
     return np.ascontiguousarray(values, dtype=np.int32)
 
 
-def nest(track: Int32, start_ns: Int64, dur_ns: Int64) -> tuple[Int32, Int32, Int64, Int64]:
+def nest(
+    track: Int32, start_ns: Int64, dur_ns: Int64, room: Room | None = None
+) -> tuple[Int32, Int32, Int64, Int64]:
     """The call tree of spans that are sorted by track, start and longest first. All shapes (n,).
 
     Returns `parent` (a row or -1), `depth` (0 at the root), `self_ns` and `end_ns`. A span belongs to the
@@ -57,13 +60,15 @@ def nest(track: Int32, start_ns: Int64, dur_ns: Int64) -> tuple[Int32, Int32, In
     callee cannot outlive its caller; unless the two overlap by at most 1000 ns and by less than what
     sticks out, which is clock jitter between neighbours: then it is a sibling. `end_ns` is the end after
     clipping, and `self_ns` the clipped duration less the clipped durations of the children. A span that
-    starts exactly where another ends is not inside it. No recursion: a million levels are fine.
+    starts exactly where another ends is not inside it. No recursion: a million levels are fine. The results stand
+    in `room`, where that is given.
     """
     if core is None:
         return kernels_py.nest(track, start_ns, dur_ns)
     n = len(track)
-    parent, depth = np.empty(n, np.int32), np.empty(n, np.int32)
-    self_ns, end_ns = np.empty(n, np.int64), np.empty(n, np.int64)
+    room = room or Room()
+    parent, depth = room.empty(n, np.int32), room.empty(n, np.int32)
+    self_ns, end_ns = room.empty(n, np.int64), room.empty(n, np.int64)
     core.nest(_i4(track), _i8(start_ns), _i8(dur_ns), parent, depth, self_ns, end_ns)
     return parent, depth, self_ns, end_ns
 
@@ -290,9 +295,14 @@ def replay(
     return out
 
 
-def mapped(table: npt.NDArray[Any], codes: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """`table.take(codes)`, shape of `codes`; in pieces, as NumPy makes a copy in 64 bits of whatever it indexes with."""
-    out = np.empty(len(codes), table.dtype)
+def mapped(
+    table: npt.NDArray[Any], codes: npt.NDArray[Any], out: npt.NDArray[Any] | None = None
+) -> npt.NDArray[Any]:
+    """`table.take(codes)`, shape of `codes`; in pieces, as NumPy makes a copy in 64 bits of whatever it indexes with.
+
+    `out` may be `codes` itself.
+    """
+    out = np.empty(len(codes), table.dtype) if out is None else out
     for low in range(0, len(codes), 1 << 16):
         out[low : low + (1 << 16)] = table.take(codes[low : low + (1 << 16)])
     return out

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallscope.profiler import kernels
+from stallscope.profiler.room import Room
 from stallscope.profiler.timeline import Int32, Int64
 
 SIBLING_OVERLAP_NS = 1000
@@ -28,12 +29,13 @@ class CallTree(NamedTuple):
     effective_end_ns: Int64
 
 
-def nest(track: npt.NDArray[np.int32], start_ns: Int64, dur_ns: Int64) -> CallTree:
+def nest(track: npt.NDArray[np.int32], start_ns: Int64, dur_ns: Int64, room: Room | None = None) -> CallTree:
     """Parents, depths and self times of spans sorted by (track, start, longer first).
 
     A span is the child of the innermost span that is still open when it starts. A child that ends
     after its parent is clipped to the parent's end, unless it overlaps the would-be parent by at most
     `SIBLING_OVERLAP_NS` and overruns it by more than it overlaps: then it is a sibling. Self time is the
-    clipped duration less the clipped durations of the children, so it is never negative.
+    clipped duration less the clipped durations of the children, so it is never negative. The columns stand in
+    `room`, where that is given.
     """
-    return CallTree(*kernels.nest(track, start_ns, dur_ns))
+    return CallTree(*kernels.nest(track, start_ns, dur_ns, room))

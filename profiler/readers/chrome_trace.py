@@ -152,7 +152,7 @@ class _Interpreter:
         # from here on everything is read in the order of the timeline's rows, so that no column is copied twice
         track = self._tracks(spans, kind)
         rows = kernels.order(track, raw.ts_ns, self.dur_ns)
-        track, kind = kernels.mapped(track, rows), kernels.mapped(kind, rows)
+        track_of_event, track, kind = track, kernels.mapped(track, rows), kernels.mapped(kind, rows)
         correlation = self._correlations(rows)
         self.told_by_id = _calls_that_tell(kind, correlation)
         self._flows(rows)
@@ -161,14 +161,15 @@ class _Interpreter:
         self._leftovers()
         base = _as_int(raw.meta.get("baseTimeNanoseconds"))
         del spans
-        # each column of the events goes before the next is copied
-        start = raw.moved("ts_ns", rows)
-        if self.dur_ns is raw.dur_ns:
-            self.dur_ns = self.dur_ns[:0]
-            dur = raw.moved("dur_ns", rows)
-        else:
-            dur, self.dur_ns = kernels.mapped(self.dur_ns, rows), self.dur_ns[:0]
-        name, category = self._names(raw.moved("name", rows)), raw.moved("cat", rows)
+        # nobody reads the events' columns any more: what they held the rows' columns hold
+        room = self.builder.room
+        room.give(track_of_event)
+        for done in ("pid", "tid", "id"):
+            room.give(raw.let_go(done))
+        start = raw.moved("ts_ns", rows, room)
+        raw.dur_ns, self.dur_ns = self.dur_ns, raw.dur_ns[:0]
+        dur = raw.moved("dur_ns", rows, room)
+        name, category = self._names(raw.moved("name", rows, room)), raw.moved("cat", rows, room)
         raw.release()
         first = self._first_time(start, kind) if self.origin_ns is None else self.origin_ns
         self.builder.add_in_order(
@@ -345,8 +346,8 @@ class _Interpreter:
         none: npt.NDArray[np.bool_] = np.zeros(len(ts), bool)
         if not known.any():
             return none
-        low = int(np.min(ts, where=known, initial=(1 << 63) - 1))
-        if int(np.max(ts, where=known, initial=NO_TIME)) - low <= _MAX_DURATION_NS:
+        low, high = _range(ts, known)
+        if high - low <= _MAX_DURATION_NS:
             return none
         times = ts[known]
         middle = int(np.partition(times, len(times) // 2)[len(times) // 2])
@@ -498,7 +499,7 @@ class _Interpreter:
                 lane = int(raw.id[row])
             track = self._track(what, int(raw.pid[row]), int(raw.tid[row]), lane, number)
             track_of[label[row]] = self.builder.add_track(track)
-        return kernels.mapped(track_of, label)
+        return kernels.mapped(track_of, label, label)
 
     def _heads(self, label: npt.NDArray[np.int32]) -> npt.NDArray[np.intp]:
         """The first event of each label as they come: complete spans, then paired ones. Tracks are numbered so."""
@@ -772,6 +773,16 @@ def _letter_counts(ph: npt.NDArray[np.uint8]) -> list[int]:
     return counts.tolist()
 
 
+def _range(values: Int64, mask: npt.NDArray[np.bool_]) -> tuple[int, int]:
+    """The least and the largest value under a mask that is not empty; piece by piece, so that no copy is made."""
+    low, high = (1 << 63) - 1, NO_TIME
+    for at in range(0, len(values), 1 << 16):
+        some = values[at : at + (1 << 16)][mask[at : at + (1 << 16)]]
+        if len(some):
+            low, high = min(low, int(some.min())), max(high, int(some.max()))
+    return low, high
+
+
 def _first_of_each(label: npt.NDArray[np.int32]) -> npt.NDArray[np.intp]:
     """Where each label >= 0 comes first, in that order; quick because neighbours mostly have the same one."""
     starts = np.flatnonzero(np.append(True, label[1:] != label[:-1]))[: len(label)]
@@ -782,7 +793,8 @@ def _first_of_each(label: npt.NDArray[np.int32]) -> npt.NDArray[np.intp]:
 def _used(codes: npt.NDArray[np.int32], size: int) -> list[int]:
     """The distinct codes >= 0 that occur, ascending."""
     seen = np.zeros(size + 1, bool)
-    seen[codes] = True  # code -1 marks the extra last place
+    seen[codes[:1]] = True  # code -1 marks the extra last place
+    seen[codes[1:][codes[1:] != codes[:-1]]] = True  # many repeat the one before
     return np.flatnonzero(seen[:size]).tolist()
 
 

@@ -32,6 +32,7 @@ from stallscope.profiler.ids import NO_ID
 from stallscope.profiler.notes import Notes
 from stallscope.profiler.readers import source
 from stallscope.profiler.readers.event_repair import Mender, is_strict, nested_end
+from stallscope.profiler.room import Room
 from stallscope.profiler.timeline import ARG_JSON, NO_TIME, ArgStore, Int32, Int64, StringTable
 
 WANTED_KEYS = ("correlation", "External id")
@@ -98,12 +99,19 @@ class RawEvents:
     def __len__(self) -> int:
         return len(self.ph) if self._rows < 0 else self._rows
 
-    def moved(self, name: str, rows: npt.NDArray[np.int32]) -> Any:
-        """A column's values of some rows; the column itself is let go, to make room for them."""
+    def moved(self, name: str, rows: npt.NDArray[np.int32], room: Room) -> Any:
+        """A column's values of some rows, in `room`; the column itself goes, and its memory is there for others."""
+        column = self.let_go(name)
+        found = kernels.mapped(column, rows, room.empty(len(rows), column.dtype))
+        room.give(column)
+        return found
+
+    def let_go(self, name: str) -> Any:
+        """A column that is not asked for here again."""
         self._rows = len(self)
         column = getattr(self, name)
         setattr(self, name, np.zeros(0, column.dtype))
-        return kernels.mapped(column, rows)
+        return column
 
     def release(self) -> None:
         """Forget the event columns once they are interpreted: they are half of what a large trace holds.
