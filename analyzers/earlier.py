@@ -37,14 +37,19 @@ def earlier_kernels(work: Work, calls: Calls) -> dict[int, int]:
     spans = work.timeline.spans
     rows = work.attribution.device_rows
     rows = rows[work.timeline.of_kind(Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET)[rows]]
-    call_of = np.full(len(work.timeline), -1, np.int64)
-    call_of[calls.rows] = np.repeat(np.arange(len(calls)), np.diff(calls.starts))
+    stretches = []
     for track in np.unique(spans.track[rows]).tolist():
         mine = rows[spans.track[rows] == track]
         linked = spans.launch_row[mine] >= 0
         first = int(np.argmax(linked)) if linked.any() else 0
         if LEAST <= first <= MOST_EARLIER and not linked[:first].any():
-            found |= _matched(work, calls, call_of, mine[:first], mine[first : first + MOST_LATER])
+            stretches.append((mine[:first], mine[first : first + MOST_LATER]))
+    if not stretches:
+        return {}
+    call_of = np.full(len(work.timeline), -1, np.int64)
+    call_of[calls.rows] = np.repeat(np.arange(len(calls)), np.diff(calls.starts))
+    for before, after in stretches:
+        found |= _matched(work, calls, call_of, before, after)
     return {row: same for row, same in found.items() if call_of[row] < 0}
 
 

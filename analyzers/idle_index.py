@@ -88,11 +88,16 @@ class PlaceCodes:
         return self.table.take(rows)
 
     def _learn(self, rows: npt.NDArray[np.signedinteger]) -> None:
-        if len(rows) * 64 < len(self.table):
-            rows = kernels.distinct(rows)
+        """Fill the table for some rows; for all of it, in order, where they are many."""
+        if len(rows) * _MANY > len(self.table):
+            for low in range(0, len(self.table) - 1, _BLOCK):
+                some = np.arange(low, min(low + _BLOCK, len(self.table) - 1))
+                self.table[some] = self._codes(some)
         else:
-            self.table[rows] = _ASKED
-            rows = np.flatnonzero(self.table == _ASKED)
+            rows = kernels.distinct(rows)
+            self.table[rows] = self._codes(rows)
+
+    def _codes(self, rows: npt.NDArray[np.signedinteger]) -> Int32:
         code = np.zeros(len(rows), np.int32)
         finders = (self.places.user_frames, self.places.operators, self.places.annotations)
         left = np.arange(len(rows))
@@ -103,7 +108,9 @@ class PlaceCodes:
             left = left[~has]
             if len(left) == 0:
                 break
-        self.table[rows] = code
+        return code
 
 
-_UNKNOWN, _ASKED = -1, -2
+_UNKNOWN = -1
+_MANY = 64
+_BLOCK = 1 << 17

@@ -180,14 +180,9 @@ class Places:
 
     def outer_operators(self, rows: AnyRows) -> Rows:
         """The outermost operator of the unbroken run of operators around each row, else -1."""
-        at = self.operators(rows)
-        parent = self.timeline.spans.parent
-        while True:
-            up = np.where(at >= 0, parent[np.maximum(at, 0)], -1)
-            climbs = (up >= 0) & self.is_operator[np.maximum(up, 0)]
-            if not climbs.any():
-                return at
-            at = np.where(climbs, up, at)
+        return kernels.nearest(self.timeline.spans.parent, self._outer, self.operators(rows)).astype(
+            np.intp, copy=False
+        )
 
     def calling_operators(self, rows: AnyRows) -> Rows:
         """The operator that a program called and that did the work of each row: the outermost of the unbroken run of
@@ -195,14 +190,24 @@ class Places:
         function of the autograd engine, a module) is no operator a program calls for its value. -1 for none.
         """
         at = self.operators(rows)
-        at = np.where((at >= 0) & self._is_call[np.maximum(at, 0)], at, -1)
-        parent = self.timeline.spans.parent
-        while True:
-            up = np.where(at >= 0, parent[np.maximum(at, 0)], -1)
-            climbs = (up >= 0) & self._is_call[np.maximum(up, 0)]
-            if not climbs.any():
-                return at
-            at = np.where(climbs, up, at)
+        at[(at >= 0) & ~self._is_call[at]] = -1
+        return kernels.nearest(self.timeline.spans.parent, self._outer_call, at).astype(np.intp, copy=False)
+
+    @cached_property
+    def _outer(self) -> npt.NDArray[np.bool_]:
+        return self._tops(self.is_operator)
+
+    @cached_property
+    def _outer_call(self) -> npt.NDArray[np.bool_]:
+        return self._tops(self._is_call)
+
+    def _tops(self, mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Rows inside of `mask` whose parent is not. Shape (n,)."""
+        rows = np.flatnonzero(mask)
+        up = self.timeline.spans.parent[rows]
+        top = np.zeros(len(mask), np.bool_)
+        top[rows[(up < 0) | ~mask[up]]] = True
+        return top
 
     @cached_property
     def _is_call(self) -> npt.NDArray[np.bool_]:

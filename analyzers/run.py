@@ -296,14 +296,18 @@ class Run:
         """Synchronisations of the profiler, not the program: around its window, in nobody's code. Shape (n,)."""
         spans = self.timeline.spans
         out = np.zeros(len(spans), bool)
-        work = np.isin(spans.kind, [int(k) for k in kinds.HOST_CALLS]) & ~self.is_sync
-        inside = np.isin(spans.kind, [int(Kind.PYTHON), int(Kind.OPERATOR)])
-        for row in np.flatnonzero(self.is_sync).tolist():
-            if self.places.nearest(np.array([row]), inside)[0] >= 0:
+        syncs = np.flatnonzero(self.is_sync)
+        inside = self.timeline.of_kind(Kind.PYTHON, Kind.OPERATOR)
+        syncs = syncs[self.places.nearest(syncs, inside) < 0]
+        for track in kernels.distinct(spans.track[syncs]).tolist():
+            mine, thread = syncs[spans.track[syncs] == track], self.timeline.track_rows(track)
+            work = np.isin(spans.kind[thread], [int(k) for k in kinds.HOST_CALLS]) & ~self.is_sync[thread]
+            if not work.any():
+                out[mine] = True
                 continue
-            thread = self.timeline.track_rows(int(spans.track[row]))
-            others = spans.start_ns[thread][work[thread]]
-            out[row] = len(others) == 0 or spans.start_ns[row] > others[-1] or spans.end_at(row) <= others[0]
+            first = spans.start_ns[thread.start + int(np.argmax(work))]
+            last = spans.start_ns[thread.stop - 1 - int(np.argmax(work[::-1]))]
+            out[mine] = (spans.start_ns[mine] > last) | (spans.end_at(mine) <= first)
         return out
 
     @cached_property

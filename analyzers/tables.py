@@ -214,16 +214,13 @@ def operators(run: Run) -> list[Row]:
     rows = timeline.rows(Kind.OPERATOR)
     if len(rows) == 0:
         return []
-    codes, at = np.unique(spans.name[rows], return_inverse=True)
-    at = np.asarray(at).reshape(-1)
-    own, total, device = (np.zeros(len(codes), np.int64) for _ in range(3))
-    np.add.at(own, at, spans.self_ns[rows])
-    np.add.at(total, at, spans.dur_ns[rows])
+    codes, at, count = kernels.ranked(spans.name[rows])
+    at = at.astype(np.intp)
+    own, total = exact_sums(at, spans.self_ns[rows]), exact_sums(at, spans.dur_ns[rows])
     work = run.whole.rows
     owner = run.places.operators(spans.launch_row[work].astype(np.intp))
     has = owner >= 0
-    np.add.at(device, np.searchsorted(codes, spans.name[owner[has]]), spans.dur_ns[work[has]])
-    count = np.bincount(at, minlength=len(codes))
+    device = exact_sums(np.searchsorted(codes, spans.name[owner[has]]), spans.dur_ns[work[has]], len(codes))
     order = np.argsort(-(own + device), kind="stable")[:TOP_OPERATORS]
     return [
         {"name": timeline.strings[int(codes[i])], "count": int(count[i]), "total_ns": int(total[i]),

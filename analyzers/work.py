@@ -124,6 +124,8 @@ class Work:
             if told is not None:
                 of_step[i] = len(sums)
                 sums.append(told)
+        if not sums:
+            return sums, np.broadcast_to(np.int64(-1), len(self.timeline))
         return sums, of_step[self.run.step_of_row]
 
     @cached_property

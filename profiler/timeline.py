@@ -540,6 +540,8 @@ class Timeline:
 
     def arg_ints(self, key: str, missing: int = -1) -> Int64:
         """An integer argument per row, shape (n,)."""
+        if key not in self.args.keys:
+            return np.full(len(self), missing, np.int64)
         return self.args.ints(key, self._sources(), missing)[self.spans.source]
 
     def arg_ints_at(self, key: str, rows: npt.NDArray[Any], missing: int = -1) -> Int64:
@@ -552,11 +554,15 @@ class Timeline:
 
     def arg_codes(self, key: str) -> tuple[Int32, list[Any]]:
         """A code per row (-1 none), shape (n,), and the distinct decoded values."""
+        if key not in self.args.keys:
+            return np.full(len(self), -1, np.int32), []
         codes, values = self.args.codes(key, self._sources())
         return codes[self.spans.source], values
 
     def has_arg(self, key: str) -> Bool:
         """Whether each row has an argument, shape (n,); decodes nothing."""
+        if key not in self.args.keys:
+            return np.zeros(len(self), np.bool_)
         return self.args.has(key, self._sources())[self.spans.source]
 
     def arg_values(self, key: str, rows: npt.NDArray[Any]) -> tuple[Int32, list[Any]]:
@@ -576,8 +582,10 @@ class Timeline:
         if among is None:
             return self._named(self._told(test, self._used_names()))
         if isinstance(among, Kind):
-            found = self._named(self._told(test, self._used_names(among)))
-            found &= self.spans.kind == np.int8(among)
+            told = self._told(test, self._used_names(among))
+            found = self._named(told)
+            if told.any():
+                found &= self.spans.kind == np.int8(among)
             return found
         found = np.zeros(len(self.spans), np.bool_)
         rows = np.flatnonzero(among)
