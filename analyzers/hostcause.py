@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -40,22 +41,25 @@ class HostCauses:
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        timeline, kind = run.timeline, run.timeline.spans.kind
-        code = (
-            (kind == Kind.PYTHON) | (kind == Kind.OPERATOR) | (kind == Kind.ANNOTATION) | (kind == Kind.OTHER)
-        )
-        self.is_gc = code & timeline.match_names(hostwords.is_garbage_collection)
-        self.is_compile = code & timeline.match_names(hostwords.is_compilation)
-        self.is_scheduling = code & timeline.match_names(hostwords.is_scheduling)
-        runtime = timeline.of_kind(Kind.RUNTIME)
+        self.is_gc = self._named(hostwords.is_garbage_collection)
+        self.is_compile = self._named(hostwords.is_compilation)
+        self.is_scheduling = self._named(hostwords.is_scheduling)
+        timeline = run.timeline
         self.is_compile |= timeline.match_names(hostwords.is_compile_call, Kind.RUNTIME)
-        self.is_compile &= ~self._found_compiled(runtime)
-        self.loads_code = self._loads_code(runtime)
+        self.is_compile &= ~self._found_compiled()
+        self.loads_code = self._loads_code()
         self.is_compile |= self.loads_code
         self.is_allocator = timeline.match_names(hostwords.is_allocator_call, Kind.RUNTIME)
         self._sets: dict[tuple[str, int], IntervalSet] = {}
 
-    def _found_compiled(self, runtime: Bool) -> Bool:
+    def _named(self, test: Callable[[str], bool]) -> Bool:
+        """Spans of code (not of the runtime) by name. Shape (n,)."""
+        found = np.zeros(len(self.run.timeline), np.bool_)
+        for kind in (Kind.PYTHON, Kind.OPERATOR, Kind.ANNOTATION, Kind.OTHER):
+            found |= self.run.timeline.match_names(test, kind)
+        return found
+
+    def _found_compiled(self) -> Bool:
         """Calls that compile an operator and run it (CANN), in which compiling took less than half of the time: the
         operator was in the cache, and the call is a slow way to launch it. Shape (n,)."""
         spans, timeline = self.run.timeline.spans, self.run.timeline
@@ -71,13 +75,13 @@ class HostCauses:
         found[call] = True
         return np.asarray(found & (2 * took < spans.dur_ns), np.bool_)
 
-    def _loads_code(self, runtime: Bool) -> Bool:
+    def _loads_code(self) -> Bool:
         """First launches of a kernel that took so long that the driver must have loaded its code in them. Shape (n,)."""
         run, spans = self.run, self.run.timeline.spans
         launched = np.zeros(len(spans), bool)
         rows = run.timeline.rows(Kind.KERNEL)
         launched[spans.launch_row[rows][spans.launch_row[rows] >= 0]] = True
-        launched &= runtime & ~run.is_graph_launch
+        launched &= run.timeline.of_kind(Kind.RUNTIME) & ~run.is_graph_launch
         usual = float(np.median(spans.dur_ns[launched])) if launched.any() else 0.0
         long = spans.dur_ns >= max(FIRST_USE_NS, FIRST_USE_RATIO * usual)
         return np.asarray(launched & run.first_uses & long, np.bool_)
@@ -140,7 +144,7 @@ class HostCauses:
         if not run.steps:
             cause[np.flatnonzero(places.is_waiting)] = Cause.SCHEDULER
         if self.is_allocator.any():
-            cause[:-1][kernels.inherited(places.above, self.is_allocator) >= 0] = Cause.ALLOCATOR
+            cause[kernels.inherited(places.above, self.is_allocator) >= 0] = Cause.ALLOCATOR
         return cause
 
     @cached_property
@@ -169,13 +173,13 @@ class HostCauses:
             return out
         named = places.is_user | places.is_annotation
         rows = np.flatnonzero(named)
-        above = np.append(kernels.inherited(places.above, named), np.int32(-1))[parent[rows]]
+        above = kernels.inherited(places.above, named)[parent[rows]]
         schedules = np.zeros(len(out), np.bool_)
         own = schedules[rows] = self.is_scheduling[rows]
         for _ in range(SCHEDULING_DEPTH - 1):
             schedules[rows] = own | schedules[above]
         user = kernels.inherited(places.above, places.is_user)
-        out[:-1] |= schedules[np.where(user >= 0, user, places.annotation_of[:-1])]
+        out |= schedules[np.where(user >= 0, user, places.annotation_of)]
         return out
 
 

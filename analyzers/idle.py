@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from stallscope.analyzers.run import Run
 
 Rows = npt.NDArray[np.intp]
+Whole = npt.NDArray[np.signedinteger[Any]]
 
 
 class Cause(IntEnum):
@@ -104,6 +105,20 @@ EDGE_EVENTS = 8
 
 EDGE_NS = 1_000_000
 """No driver needs this long to start queued work of the only stream."""
+
+
+Part = tuple[Int64, Int64, Int32, npt.NDArray[np.int8], Int32]
+"""Some pieces in order of time: start, end, gap, activity and row. Shapes (p,)."""
+
+
+def _part(start: Int64, end: Int64, gap: Whole, activity: Whole, row: Whole) -> Part:
+    return (
+        start,
+        end,
+        gap.astype(np.int32, copy=False),
+        activity.astype(np.int8, copy=False),
+        row.astype(np.int32, copy=False),
+    )
 
 
 @dataclass(frozen=True)
@@ -196,18 +211,20 @@ class IdleAccount:
 
     @cached_property
     def pieces(self) -> Pieces:
-        parts: list[list[Any]] = [list(p) for p in (self._whole_gaps(), *self._host_parts())]
+        parts = sorted((self._whole_gaps(), *self._host_parts()), key=lambda part: len(part[0]))
+        most = list(reversed(parts.pop()))
+        # a busy recording has millions of pieces, nearly all of one thread and in order: the others are put between
+        # them. No two begin at one time.
+        few = (
+            [np.concatenate([part[i] for part in parts]) for i in range(5)]
+            if parts
+            else [c[:0] for c in reversed(most)]
+        )
+        order = np.argsort(few[0], kind="stable")
+        at = np.searchsorted(most[-1], few[0][order])
         columns: list[Any] = []
-        for i, kind in enumerate((np.int64, np.int64, np.int32, np.int8, np.int32)):
-            # a busy recording has millions of pieces: each part goes as it is joined
-            columns.append(np.concatenate([p[i] for p in parts], dtype=kind, casting="unsafe"))
-            for p in parts:
-                p[i] = None
-        # gaps stand in order of time, and pieces in their gap: the start alone decides
-        order = np.argsort(columns[0], kind="stable")
-        for i in range(len(columns)):
-            columns[i] = columns[i][order]
-        del order
+        for column in few:
+            columns.append(np.insert(most.pop(), at, column[order]))
         return _claimed(self, columns)
 
     def totals(self) -> dict[str, int]:
@@ -217,11 +234,11 @@ class IdleAccount:
 
     @cached_property
     def _cause_sums(self) -> Int64:
-        return _sums(self.pieces.cause, self.pieces.dur_ns, len(Cause))
+        return kernels.sums(self.pieces.cause, self.pieces.dur_ns, len(Cause))
 
     # -- gaps that are not the host's ------------------------------------------------------------------
 
-    def _whole_gaps(self) -> tuple[npt.NDArray[np.generic], ...]:
+    def _whole_gaps(self) -> Part:
         gaps = self.view.gaps
         cause = np.full(len(gaps), int(Cause.UNEXPLAINED), np.int8)
         cause[gaps.gap_class == QUEUED_SHORT] = Cause.QUEUE_LATENCY
@@ -234,7 +251,7 @@ class IdleAccount:
         cause[self.has_lost_launch & (gaps.gap_class != QUEUED_SHORT)] = Cause.UNEXPLAINED
         cause[self.between_windows] = Cause.BETWEEN_WINDOWS
         at = np.flatnonzero(~self.is_host)
-        return gaps.start_ns[at], gaps.end_ns[at], at, cause[at], gaps.launch[at].astype(np.intp)
+        return _part(gaps.start_ns[at], gaps.end_ns[at], at, cause[at], gaps.launch[at])
 
     @cached_property
     def _starts_graph(self) -> Bool:
@@ -296,7 +313,7 @@ class IdleAccount:
 
     # -- gaps that are ---------------------------------------------------------------------------------
 
-    def _host_parts(self) -> list[tuple[npt.NDArray[np.generic], ...]]:
+    def _host_parts(self) -> list[Part]:
         host = np.flatnonzero(self.is_host)
         if len(host) == 0:
             return []
@@ -306,7 +323,7 @@ class IdleAccount:
             out.append(self._activity(track, mine, self.view.gaps.start_ns[mine], self.host_end_ns[mine]))
         return out
 
-    def _launches(self, host: Rows) -> tuple[npt.NDArray[np.generic], ...]:
+    def _launches(self, host: Rows) -> Part:
         """From the start of the launch call to the device's start: the call, then latency or a long wait."""
         gaps, spans = self.view.gaps, self.run.timeline.spans
         launch = gaps.launch[host].astype(np.intp)
@@ -320,26 +337,20 @@ class IdleAccount:
         kind = np.where(self.run.host_causes.loads_code[launch], int(Cause.COMPILE), kind)
         waits = np.where(self._at_edge[host], int(Cause.BEFORE_RECORDING), self._late[host])
         after = np.where(late & ~copy, waits, kind)
-        columns = (
-            np.concatenate([begin, returned]),
-            np.concatenate([returned, end]),
-            np.concatenate([host, host]),
-            np.concatenate([kind, after]),
-            np.concatenate([launch, launch]),
-        )
-        keep = columns[1] > columns[0]
-        return tuple(c[keep] for c in columns)
+        start, end = np.concatenate([begin, returned]), np.concatenate([returned, end])
+        order = np.argsort(start, kind="stable")
+        order = order[end[order] > start[order]]
+        gap, row = np.concatenate([host, host])[order], np.concatenate([launch, launch])[order]
+        return _part(start[order], end[order], gap, np.concatenate([kind, after])[order], row)
 
-    def _activity(
-        self, track: int, gap: Rows, start: Int64, end: Int64
-    ) -> tuple[npt.NDArray[np.generic], ...]:
+    def _activity(self, track: int, gap: Rows, start: Int64, end: Int64) -> Part:
         """What a thread did in [start, end) of its gaps, piece by piece."""
         some = end > start
         gap, start, end = gap[some], start[some], end[some]
         borders = np.concatenate([self.run.host_causes.borders(track), self.blocks(track).start_ns])
         row_of, begin, until, index = cut(self.run.segments(track), start, end, borders)
         cause = self.run.host_causes(track, row_of, begin, until)
-        return begin, until, gap[index], cause, row_of
+        return _part(begin, until, gap[index], cause, row_of)
 
     def heavy_ns(self, gap: Int32, activity: npt.NDArray[np.int8], row: Int32, dur: Int64) -> Int64:
         """Per gap the host work of its heaviest place, where that is long and most of the gap; else 0."""
@@ -347,12 +358,12 @@ class IdleAccount:
         out = np.zeros(len(length), np.int64)
         long = length >= HEAVY_NS
         work = np.flatnonzero(_IS_HEAVY[activity] & long[gap])
-        sums = _sums(gap[work], dur[work], len(length))
+        sums = kernels.sums(gap[work], dur[work], len(length))
         long &= (sums >= HEAVY_NS) & (2 * sums >= length)
         work = work[long[gap[work]]]
         frame = run.places.frame_of[row[work]]
         label, first = kernels.group(gap[work], np.where(frame >= 0, run.timeline.spans.name[frame], -1))
-        np.maximum.at(out, gap[work[first]], _sums(label, dur[work], len(first)))
+        np.maximum.at(out, gap[work[first]], kernels.sums(label, dur[work], len(first)))
         return np.where((out >= HEAVY_NS) & (2 * out >= length), out, 0)
 
     def blocks(self, track: int) -> WaitBlocks:
@@ -377,15 +388,6 @@ def cut(
     start, end = np.insert(start, at + 1, borders), np.insert(end, at, borders)
     begin, until, row, window = kernels.cut(*segments, start, end)
     return row, begin, until, whole[window]
-
-
-def _sums(group: npt.NDArray[np.signedinteger[Any]], values: Int64, groups: int) -> Int64:
-    """The sum of each group's values, exactly. Shape (groups,)."""
-    if len(values) and int(values.max()) > (1 << 53) // len(values):
-        out = np.zeros(groups, np.int64)
-        np.add.at(out, group, values)
-        return out
-    return np.bincount(group, weights=values, minlength=groups).astype(np.int64)
 
 
 def _claimed(account: IdleAccount, columns: list[Any]) -> Pieces:

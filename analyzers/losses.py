@@ -14,6 +14,7 @@ from stallscope.analyzers.finding import Evidence
 from stallscope.analyzers.idle import Cause, IdleAccount
 from stallscope.analyzers.places import Place
 from stallscope.analyzers.units import duration
+from stallscope.profiler import kernels
 from stallscope.profiler.timeline import Int32, Int64
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def losses(
 def _largest(codes: Int32, lengths: Int64, most: int) -> Iterator[Rows]:
     """Of the `most` numbers with the largest sums of lengths, where each stands, ascending."""
     wide = codes.astype(np.intp)  # once for all that count by it
-    sums, count = exact_sums(wide, lengths), np.bincount(wide)
+    sums, count = kernels.sums(wide, lengths), np.bincount(wide)
     del wide
     known = np.flatnonzero(count)
     known = known[np.argsort(-sums[known], kind="stable")]
@@ -181,15 +182,6 @@ def cause_losses(run: Run, account: IdleAccount, cause: Cause, *, steady: bool =
     if key not in index.losses:
         index.losses[key] = losses(run, account, index.of(cause), steady=steady)
     return index.losses[key]
-
-
-def exact_sums(codes: npt.NDArray[np.signedinteger[Any]], lengths: Int64, groups: int = 0) -> Int64:
-    """Sums of lengths by number, 0 to the largest (at least `groups`). Lengths are not negative."""
-    if int(lengths.sum()) < 1 << 53:  # then doubles add without an error
-        return np.bincount(codes, lengths, groups).astype(np.int64)
-    out = np.zeros(max(groups, int(codes.max(initial=-1)) + 1), np.int64)
-    np.add.at(out, codes, lengths)
-    return out
 
 
 def evidence(run: Run, loss: Loss, label: str) -> tuple[Evidence, ...]:

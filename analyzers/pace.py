@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallscope.analyzers.idle import HOST_WORK, Cause, IdleAccount
+from stallscope.profiler import kernels
 from stallscope.profiler.timeline import Bool, Int64
 
 if TYPE_CHECKING:
@@ -77,18 +78,18 @@ class Pace:
         work = np.flatnonzero(self.is_work & self.is_stall[pieces.gap] & (pieces.row >= 0))
         if len(work) == 0:
             return out
-        begin, end = np.full(len(gaps), np.iinfo(np.int64).max), np.full(len(gaps), np.iinfo(np.int64).min)
-        np.minimum.at(begin, pieces.gap[work], pieces.start_ns[work])
-        np.maximum.at(
-            end, pieces.gap[work], np.minimum(pieces.end_ns, self.account.host_end_ns[pieces.gap])[work]
-        )
-        # from the longest piece of each gap upwards
-        order = work[np.lexsort((pieces.lengths(work), pieces.gap[work]))]
-        last = np.append(pieces.gap[order][1:] != pieces.gap[order][:-1], True)
-        longest = order[last]
-        gap = pieces.gap[longest]
-        rows = pieces.row[longest]
-        found = self.run.places.covering(rows, begin[gap], end[gap], 0.6)
+        # pieces come by gap and by time
+        heads = np.flatnonzero(np.append(True, pieces.gap[work[1:]] != pieces.gap[work[:-1]]))
+        tails = np.append(heads[1:], len(work)) - 1
+        gap = pieces.gap[work[heads]]
+        begin = pieces.start_ns[work[heads]]
+        end = np.minimum(pieces.end_ns[work[tails]], self.account.host_end_ns[gap])
+        length = pieces.lengths(work)
+        most = np.repeat(np.maximum.reduceat(length, heads), tails - heads + 1)
+        longest = np.flatnonzero(length == most)
+        longest = longest[np.searchsorted(longest, tails, side="right") - 1]  # the last one of each gap
+        rows = pieces.row[work[longest]]
+        found = self.run.places.covering(rows, begin, end, 0.6)
         out[gap] = np.where(found >= 0, found, rows)
         out[self._unseen] = -1
         return out
@@ -97,8 +98,8 @@ class Pace:
     def _unseen(self) -> Bool:
         """Gaps of which more passed in code that left no record than in spans. Shape (g,)."""
         pieces = self.account.pieces
-        seen, unseen = (np.zeros(len(self.account.view.gaps), np.int64) for _ in range(2))
-        for sums, mine in ((seen, pieces.row >= 0), (unseen, pieces.row < 0)):
-            mine = mine & self.is_work
-            np.add.at(sums, pieces.gap[mine], pieces.lengths(mine))
+        seen, unseen = (
+            kernels.sums(pieces.gap[mine], pieces.lengths(mine), len(self.account.view.gaps))
+            for mine in (np.flatnonzero(self.is_work & known) for known in (pieces.row >= 0, pieces.row < 0))
+        )
         return unseen > seen

@@ -155,7 +155,7 @@ class Places:
     @cached_property
     def frame_of(self) -> Int32:
         """`user_frames` of every row, and behind them -1 for -1. Shape (n + 1,)."""
-        frame = _with_none(kernels.inherited(self.above, self.is_user))
+        frame = kernels.inherited(self.above, self.is_user)
         lost = np.flatnonzero(frame[:-1] < 0)
         if len(lost) and self.sample_tracks:
             sampled = self._sampled(lost)
@@ -176,7 +176,7 @@ class Places:
     @cached_property
     def operator_of(self) -> Int32:
         """`operators` of every row, and behind them -1 for -1. Shape (n + 1,)."""
-        return _with_none(kernels.inherited(self.above, self.is_operator))
+        return kernels.inherited(self.above, self.is_operator)
 
     def outer_operators(self, rows: AnyRows) -> Rows:
         """The outermost operator of the unbroken run of operators around each row, else -1."""
@@ -223,9 +223,15 @@ class Places:
         """How many kernel launches each host row holds, by correlation of work on the device. Shape (n,)."""
         spans = self.timeline.spans
         out = np.zeros(len(spans), np.int32)
-        launch = spans.launch_row[self.timeline.rows(Kind.KERNEL)]
-        out[launch[launch >= 0]] = 1
-        kernels.sum_up(spans.parent, out)
+        at = kernels.distinct(spans.launch_row[self.timeline.rows(Kind.KERNEL)])
+        at = at[at >= 0]
+        inside = np.ones(len(at), np.int64)
+        while len(at):
+            code, first = kernels.group(at)  # the higher up, the fewer are left
+            at, inside = at[first], kernels.sums(code, inside)
+            out[at] += inside
+            at = spans.parent[at]
+            at, inside = at[at >= 0], inside[at >= 0]
         return out
 
     def annotations(self, rows: AnyRows) -> Rows:
@@ -234,7 +240,7 @@ class Places:
     @cached_property
     def annotation_of(self) -> Int32:
         """`annotations` of every row, and behind them -1 for -1. Shape (n + 1,)."""
-        return _with_none(kernels.inherited(self.above, self.is_annotation))
+        return kernels.inherited(self.above, self.is_annotation)
 
     def name(self, row: int) -> str:
         return self.timeline.name(row) if row >= 0 else ""
@@ -266,8 +272,3 @@ class Places:
             at[open_] = spans.parent[at[open_]]
             open_ = short()
         return at
-
-
-def _with_none(rows: Int32) -> Int32:
-    """A table of rows with a last place for -1."""
-    return np.append(rows, np.int32(-1))

@@ -9,7 +9,7 @@ import numpy as np
 
 from stallscope.analyzers import backpressure
 from stallscope.analyzers.idle import IDLE_CLASSES, Cause, IdleAccount
-from stallscope.analyzers.losses import cause_losses, exact_sums
+from stallscope.analyzers.losses import cause_losses
 from stallscope.analyzers.phases import PhaseSeries
 from stallscope.analyzers.verdict import step_time_ns
 from stallscope.profiler import intervals, kernels
@@ -161,7 +161,7 @@ def _claimed_idle(run: Run) -> dict[int, Int64]:
         )
         for track in kernels.distinct(tracks).tolist():
             mine = tracks == track
-            sums = exact_sums(block[mine], length[mine], len(run.wait_blocks(track)))
+            sums = kernels.sums(block[mine], length[mine], len(run.wait_blocks(track)))
             out[track] = np.maximum(out[track], sums) if track in out else sums
     return out
 

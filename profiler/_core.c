@@ -70,7 +70,6 @@ KERNEL(self_inside, "qqqqiq", 1)
 KERNEL(join, "qqqi", 1)
 KERNEL(group, "qii", 2)
 KERNEL(inherit, "ibi", 1)
-KERNEL(sum_up, "ii", 1)
 KERNEL(cut, "qqiqqqqii", 4)
 KERNEL(flatten, "qiqqqqq", 3)
 KERNEL(order, "iqqi", 1)
@@ -371,7 +370,6 @@ static PyMethodDef core_methods[] = {
     {"self_inside", core_self_inside, METH_VARARGS, "self_inside(set_start, set_end, start, end, parent, out)"},
     {"join", core_join, METH_VARARGS, "join(none, left, right, out)"},
     {"group", core_group, METH_VARARGS, "group(column, ..., code, first) -> count"},
-    {"sum_up", core_sum_up, METH_VARARGS, "sum_up(parent, values)"},
     {"inherit", core_inherit, METH_VARARGS, "inherit(above, mask, out)"},
     {"cut", core_cut, METH_VARARGS, "cut(seg_start, seg_end, seg_row, start, end, begin, until, row, window) -> count"},
     {"flatten", core_flatten, METH_VARARGS, "flatten(row, parent, start, dur, out_start, out_end, out_row) -> count"},

@@ -385,19 +385,6 @@ static ptrdiff_t kernel_inherit(const Arrays *a) {
     return 0;
 }
 
-/* What stands below a row is added to it. */
-static ptrdiff_t kernel_sum_up(const Arrays *a) {
-    size_t n = a->length[0];
-    if (!fit(a, 1, 2, n)) return KERNEL_MISMATCH;
-    const int32_t *parent = a->at[0];
-    int32_t *value = a->at[1];
-    for (size_t i = 0; i < n; i++)
-        if (parent[i] < -1 || parent[i] >= (int64_t)i) return KERNEL_MISMATCH;
-    for (size_t i = n; i-- > 0;)
-        if (parent[i] >= 0) value[parent[i]] = (int32_t)((uint32_t)value[parent[i]] + (uint32_t)value[i]);
-    return 0;
-}
-
 typedef struct {
     int64_t at; /* up to where time has an owner */
     size_t count, room;
@@ -453,7 +440,8 @@ static ptrdiff_t kernel_flatten(const Arrays *a) {
     return good ? (ptrdiff_t)out.count : KERNEL_MISMATCH;
 }
 
-/* Windows cut at the ends of segments; both stand in order and are disjoint. Time without a segment has row -1. */
+/* Windows cut at the ends of segments; both stand in order and are disjoint. Time without a segment has row -1.
+ * Without room for anything the pieces are only counted. */
 static ptrdiff_t kernel_cut(const Arrays *a) {
     size_t m = a->length[0], n = a->length[3], room = a->length[5], s = 0, count = 0;
     if (!fit(a, 1, 3, m) || a->length[4] != n || !fit(a, 6, 9, room) || n > INT32_MAX) return KERNEL_MISMATCH;
@@ -466,16 +454,19 @@ static ptrdiff_t kernel_cut(const Arrays *a) {
         while (s < m && seg_end[s] <= at) s++;
         for (size_t j = s; at < end[i]; count++) {
             int inside = j < m && seg_start[j] <= at;
-            int64_t stop = j == m ? end[i] : inside ? seg_end[j] : seg_start[j];
-            if (count == room) return KERNEL_MISMATCH;
-            begin[count] = at;
-            until[count] = at = stop < end[i] ? stop : end[i];
-            row[count] = inside ? seg_row[j] : -1;
-            window[count] = (int32_t)i;
+            int64_t from = at, stop = j == m ? end[i] : inside ? seg_end[j] : seg_start[j];
+            at = stop < end[i] ? stop : end[i];
+            if (count < room) {
+                begin[count] = from;
+                until[count] = at;
+                row[count] = inside ? seg_row[j] : -1;
+                window[count] = (int32_t)i;
+            }
+            s = j;
             j += (size_t)inside;
         }
     }
-    return (ptrdiff_t)count;
+    return room && count > room ? KERNEL_MISMATCH : (ptrdiff_t)count;
 }
 
 /* ---------------------------------------------------------------------------------------------

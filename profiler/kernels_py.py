@@ -146,18 +146,7 @@ def nearest(above: Int32, mask: npt.NDArray[np.bool_], rows: npt.NDArray[Any]) -
 
 
 def inherited(above: Int32, mask: npt.NDArray[np.bool_]) -> Int32:
-    return nearest(above, mask, np.arange(len(above))).astype(np.int32)
-
-
-def sum_up(parent: Int32, values: Int32) -> None:
-    if (parent >= np.arange(len(parent))).any() or (parent < -1).any():
-        raise ValueError("a parent behind its child")
-    at: npt.NDArray[Any] = np.flatnonzero(values)
-    given = values[at]
-    while len(at):
-        at = parent[at]
-        at, given = at[at >= 0], given[at >= 0]
-        np.add.at(values, at, given)
+    return np.append(nearest(above, mask, np.arange(len(above))), -1).astype(np.int32)
 
 
 def flatten(

@@ -26,13 +26,13 @@ import numpy.typing as npt
 
 from stallscope.analyzers.finding import Finding
 from stallscope.analyzers.idle import HOST_WORK, Cause, IdleAccount
-from stallscope.analyzers.losses import Loss, amount, evidence, exact_sums, per_step, together
+from stallscope.analyzers.losses import Loss, amount, evidence, per_step, together
 from stallscope.analyzers.places import Place
 from stallscope.analyzers.pricing import as_graphs, price
 from stallscope.analyzers.registry import limit
 from stallscope.analyzers.replay import GRAPH_GAP_NS
 from stallscope.analyzers.units import duration, share
-from stallscope.profiler import intervals
+from stallscope.profiler import intervals, kernels
 from stallscope.profiler.kinds import Kind
 from stallscope.profiler.timeline import Bool
 
@@ -238,6 +238,6 @@ def _busiest(run: Run, account: IdleAccount, chosen: Rows) -> Place:
         if not has.any():
             texts.append("")
             continue
-        sums = exact_sums(name[rows[has]], lengths[has])
+        sums = kernels.sums(name[rows[has]], lengths[has])
         texts.append(run.timeline.strings[int(np.argmax(sums))])
     return Place(texts[0], texts[1], "")

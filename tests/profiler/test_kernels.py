@@ -247,21 +247,7 @@ def test_parents_in_a_circle_are_refused(module: Any) -> None:
 def test_an_ancestor_may_stand_behind() -> None:
     # 0 hangs on 3, which hangs on 2 behind 1; 4 on 0
     above, mask = np.array([3, 2, -1, 1, 0], np.int32), np.array([False, True, False, False, False])
-    assert kernels.inherited(above, mask).tolist() == [1, 1, -1, 1, 1]
-
-
-@both
-def test_values_are_summed_up_the_tree(module: Any) -> None:
-    # 0 holds 1, which holds 2 and 3; 4 stands alone
-    values = np.array([1, 0, 2, 3, 5], np.int32)
-    module.sum_up(np.array([-1, 0, 1, 1, -1], np.int32), values)
-    assert values.tolist() == [6, 5, 2, 3, 5]
-
-
-@both
-def test_a_parent_behind_its_child_is_refused(module: Any) -> None:
-    with pytest.raises(ValueError, match=r"."):
-        module.sum_up(np.array([1, -1], np.int32), np.ones(2, np.int32))
+    assert kernels.inherited(above, mask).tolist() == [1, 1, -1, 1, 1, -1]
 
 
 @both
@@ -328,10 +314,6 @@ def test_twins_agree_on_walks(rows: list[tuple[int, int, int]], choice: int) -> 
     everything = np.arange(len(rows))
     same([kernels.nearest(parent, mask, everything)], [kernels_py.nearest(parent, mask, everything)])
     same([kernels.inherited(parent, mask)], [kernels_py.inherited(parent, mask)])
-    sums = [mask.astype(np.int32), mask.astype(np.int32)]
-    kernels.sum_up(parent, sums[0])
-    kernels_py.sum_up(parent, sums[1])
-    same(sums[:1], sums[1:])
     for one in np.unique(track).tolist():
         chosen = np.flatnonzero((track == one) & mask)
         got = kernels.flatten(chosen, parent, start, dur)
@@ -458,8 +440,6 @@ NO_ROOM = (i8(0), i8(0), np.zeros(1, np.int32), np.zeros(1, np.int32))
         lambda core: core.join(i8(), i8(1), i8(1), np.zeros(1, np.int32)),
         lambda core: core.inherit(np.array([1], np.int32), np.zeros(1, bool), np.zeros(1, np.int32)),
         lambda core: core.inherit(np.array([-2], np.int32), np.zeros(1, bool), np.zeros(1, np.int32)),
-        lambda core: core.sum_up(np.array([-2], np.int32), np.zeros(1, np.int32)),
-        lambda core: core.sum_up(np.array([-1], np.int32), np.zeros(2, np.int32)),
         lambda core: core.cut(i8(0), i8(1), np.zeros(1, np.int32), i8(0), i8(2), *NO_ROOM),
         lambda core: core.flatten(i8(5), np.zeros(1, np.int32), i8(1), i8(1), i8(0), i8(0), i8(0)),
         lambda core: core.order(np.array([-1], np.int32), i8(1), i8(1), i8()),
