@@ -216,11 +216,11 @@ def operators(run: Run) -> list[Row]:
         return []
     codes, at, count = kernels.ranked(spans.name[rows])
     at = at.astype(np.intp)
-    own, total = exact_sums(at, spans.self_ns[rows]), exact_sums(at, spans.dur_ns[rows])
+    own, total = kernels.sums(at, spans.self_ns[rows]), kernels.sums(at, spans.dur_ns[rows])
     work = run.whole.rows
     owner = run.places.operators(spans.launch_row[work].astype(np.intp))
     has = owner >= 0
-    device = exact_sums(np.searchsorted(codes, spans.name[owner[has]]), spans.dur_ns[work[has]], len(codes))
+    device = kernels.sums(np.searchsorted(codes, spans.name[owner[has]]), spans.dur_ns[work[has]], len(codes))
     order = np.argsort(-(own + device), kind="stable")[:TOP_OPERATORS]
     return [
         {"name": timeline.strings[int(codes[i])], "count": int(count[i]), "total_ns": int(total[i]),

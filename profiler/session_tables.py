@@ -405,12 +405,13 @@ class SavedArgs(ArgStore):
         self._table, self._sources = table, sources
 
     def __getattr__(self, name: str) -> Any:
-        if name not in _TYPES["args"]:
+        if name not in ("_event", "key", "tag", "value"):
             raise AttributeError(name)
         columns = self._table.read()
         fault = session_check.arguments_fault(columns, self.keys, self.strings, self._sources)
         if fault:
             raise InputError(self._table.path, f"does not fit the session ({fault})", _AGAIN)
+        columns["_event"] = columns.pop("event")
         vars(self).update(columns)
         return columns[name]
 
