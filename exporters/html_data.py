@@ -41,6 +41,8 @@ Rows = npt.NDArray[np.intp]
 
 MAX_SLICES = 1_000_000
 """Slices a page draws: all of the device's first, then host slices by length. 1 M opens in about a second."""
+_FIRST = 1 << 61
+"""What a slice of a device weighs more than any of the host."""
 MAX_GAPS = 100_000
 MAX_EVIDENCE = 2_000
 """Evidence spans of one finding that a page can step through."""
@@ -181,20 +183,25 @@ class _Packer:
         spans = self.timeline.spans
         if len(spans) <= self.max_slices:
             return np.arange(len(spans))
-        on_device = np.array([t.role == "device" for t in self.timeline.tracks])[spans.track]
-        weight = spans.dur_ns + np.where(on_device, 1 << 61, 0)
+        weight = spans.dur_ns.copy()
+        for number, track in enumerate(self.timeline.tracks):
+            if track.role == "device":
+                weight[self.timeline.track_rows(number)] += _FIRST
         dropped = len(spans) - self.max_slices
-        order = np.argpartition(weight, dropped)
-        lost, kept = order[:dropped], order[dropped:]
-        lost_device = int(on_device[lost].sum())
-        longest = int(spans.dur_ns[lost].max())
+        least = np.partition(weight, dropped)[dropped]
+        keep = weight > least
+        # of equal ones, as many of the first as there is room for
+        keep[np.flatnonzero(weight == least)[: self.max_slices - int(keep.sum())]] = True
+        lost = weight[~keep]
+        lost_device = int((lost >= _FIRST).sum())
+        longest = int((lost & (_FIRST - 1)).max())
         self.left_out.append(
             f"{len(spans) - self.max_slices:,} of {len(spans):,} slices are not drawn: "
             f"{dropped - lost_device:,} host slices and {lost_device:,} device slices, the shortest ones "
             f"(none longer than {longest:,} ns). Every number outside the timeline counts them; "
             "the Chrome trace export holds all of them."
         )
-        return np.sort(kept)
+        return np.flatnonzero(keep)
 
     def _name_codes(self, kept: Rows) -> tuple[Int32, list[tuple[str, int]]]:
         """For each drawn row the index of its (name, kind) pair, the most frequent pair first. Shape of `kept`."""
@@ -558,31 +565,36 @@ class _Packer:
 def _of_events(store: ArgStore, keys: list[str], sources: Int32) -> tuple[ArgStore, Int32]:
     """The arguments of some keys and some source events, which are numbered anew; and for each source its new number,
     -1 for one without any."""
-    events = max(int(sources.max(initial=-1)), store.last_event()) + 1
     wanted_key = np.zeros(1 << 16, bool)
     wanted_key[[store.keys.index(k) for k in keys]] = True
-    wanted = np.zeros(events, bool)
+    wanted = np.zeros(max(int(sources.max(initial=-1)) + 1, len(store.first) - 1), bool)
     wanted[sources] = True
-    found = [np.zeros(0, np.intp)]
-    for low in range(0, len(store), 1 << 18):  # a store may hold a hundred million
-        some = np.flatnonzero(wanted_key.take(store.key[low : low + (1 << 18)])) + low
-        found.append(some[wanted.take(store.events_of(some))])
+    known = np.flatnonzero(wanted[: len(store.first) - 1])
+    found, events = [np.zeros(0, np.intp)], [np.zeros(0, np.int32)]
+    number, count = np.full(len(wanted), -1, np.int32), 0
+    for low in range(0, len(known), 1 << 16):  # a store may hold a hundred million
+        some = known[low : low + (1 << 16)]
+        first = store.first[some].astype(np.intp)
+        many = store.first[some + 1] - first
+        at = np.repeat(first - np.cumsum(many) + many, many)
+        at += np.arange(len(at))
+        keep = np.flatnonzero(wanted_key.take(store.key.take(at)))
+        owner = np.repeat(np.arange(len(some)), many)[keep]
+        new = np.append(True, owner[1:] != owner[:-1])[: len(owner)]
+        number[some[owner[new]]] = np.arange(count, count + int(new.sum()))
+        found.append(at[keep])
+        events.append(np.cumsum(new, dtype=np.int32) + np.int32(count - 1))
+        count += int(new.sum())
     at = np.concatenate(found)
-    event = store.events_of(at)
-    wanted[:] = False
-    wanted[event] = True
-    number = np.cumsum(wanted, dtype=np.int32)
-    number -= 1
-    asked = np.where(wanted.take(sources), number.take(sources), np.int32(-1))
     return ArgStore(
         store.strings,
         store.keys,
-        number.take(event),
+        np.concatenate(events),
         store.key[at],
         store.tag[at],
         store.value[at],
         store.spill,
-    ), asked
+    ), number.take(sources)
 
 
 def _steps(values: npt.NDArray[Any]) -> Int64:
