@@ -199,12 +199,11 @@ def kernel_totals(run: Run) -> list[KernelTotal]:
     rows = run.timeline.rows(Kind.KERNEL, Kind.COLLECTIVE)
     if len(rows) == 0:
         return []
-    names, inverse, counts = np.unique(spans.name[rows], return_inverse=True, return_counts=True)
+    names, at, counts = kernels.ranked(spans.name[rows])
     total = np.zeros(len(names), np.int64)
     least = np.full(len(names), np.iinfo(np.int64).max)
     most = np.zeros(len(names), np.int64)
     kind = np.zeros(len(names), np.int8)
-    at = inverse.reshape(-1)
     np.add.at(total, at, spans.dur_ns[rows])
     np.minimum.at(least, at, spans.dur_ns[rows])
     np.maximum.at(most, at, spans.dur_ns[rows])

@@ -172,14 +172,14 @@ class Npu:
         return [*CORES, AI_CPU]
 
     @cached_property
-    def core(self) -> Int32:
+    def core(self) -> npt.NDArray[np.int8]:
         """An index into `core_names` per row of kernels, -1 where the kind is not told. Shape (n,).
 
         A kernel table knows best. Traces alone call vector kernels AI_CORE too, so there only AI CPU and mixed kinds
         are believed.
         """
         spans = self.timeline.spans
-        out = np.full(len(spans), -1, np.int32)
+        out = np.full(len(spans), -1, np.int8)
         is_kernel = spans.kind == Kind.KERNEL
         table = np.full(max(len(self.timeline.strings), 1), -1, np.int32)
         for code in self._categories():
@@ -190,8 +190,9 @@ class Npu:
             if key in self.timeline.args.keys:
                 codes, values = self.timeline.arg_codes(key)
                 known = np.array([self._core_code(str(v), sure) for v in values] + [-1], np.int32)[codes]
-                out = np.where(is_kernel & (known >= 0), known, out)
-        return np.asarray(out, np.int32)
+                told = is_kernel & (known >= 0)
+                out[told] = known[told]
+        return out
 
     def _categories(self) -> list[int]:
         """String codes of the categories that kernels have."""

@@ -81,7 +81,9 @@ class DeviceView:
         self.kind = timeline.spans.kind[self.rows]
 
     def _set(self, *kinds: Kind) -> IntervalSet:
-        mine = np.isin(self.kind, [int(k) for k in kinds])
+        mine = np.zeros(len(self.kind), np.bool_)
+        for kind in kinds:
+            mine |= self.kind == np.int8(kind)
         return intervals.union(self.start_ns[mine], self.end_ns[mine])
 
     @cached_property
@@ -115,11 +117,11 @@ class DeviceView:
         rest = intervals.subtract(intervals.subtract(self.memcpy, self.compute), self.memset)
         return intervals.subtract(rest, self.collective)
 
-    @property
+    @cached_property
     def first_ns(self) -> int:
         return int(self.start_ns[0]) if len(self.rows) else 0
 
-    @property
+    @cached_property
     def last_ns(self) -> int:
         return int(self.end_ns.max()) if len(self.rows) else 0
 
@@ -127,7 +129,7 @@ class DeviceView:
     def span_ns(self) -> int:
         return self.last_ns - self.first_ns
 
-    @property
+    @cached_property
     def busy_ns(self) -> int:
         return intervals.length(self.busy)
 

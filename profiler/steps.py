@@ -195,9 +195,10 @@ def _annotated(timeline: Timeline) -> list[Step]:
     rows = on_host if len(on_host) else rows
     level = told.level(rows)
     marks = _marks(timeline, rows[level == Level.MARK], told)
-    marked = {s.track for s in marks}
+    marked = np.zeros(len(timeline.tracks), np.bool_)
+    marked[[s.track for s in marks]] = True
     scopes = rows[level == Level.SCOPE]
-    scopes = scopes[~np.isin(timeline.spans.track[scopes], list(marked))]
+    scopes = scopes[~marked[timeline.spans.track[scopes]]]
     steps = marks + _cycles(timeline, scopes, told)
     return steps + _loops(timeline, rows[level == Level.LOOP], told, steps)
 
