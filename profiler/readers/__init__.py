@@ -67,6 +67,10 @@ def _check(source: Path) -> None:
     try:
         mode = source.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
+        if str(source) == "-":
+            raise InputError(
+                source, "standard input, which can be read only once", "Save it to a file first."
+            ) from None
         raise InputError(source, "no such file or folder") from None
     except (OSError, ValueError) as error:  # too long a name, no permission, a NUL in the name
         raise InputError(source, f"cannot be read ({getattr(error, 'strerror', None) or error})") from error

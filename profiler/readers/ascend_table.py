@@ -28,7 +28,6 @@ from stallscope.profiler.timeline import NO_TIME, Int32, Int64
 
 UNIT_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 _SMALL_FILE = 2 << 20
-_UNIT = re.compile(r"^(.*?)\s*\(([^()]*)\)\s*$")
 _ABSENT = {"", "n/a", "na", "none", "null", "nan"}
 
 # Older and other-tool names of a column -> the newest name. Compared without unit, case, "_" and blanks.
@@ -63,9 +62,11 @@ def canonical(header: str) -> tuple[str, str]:
     """
     header = header.strip().strip("\ufeff").strip()
     unit = ""
+    # no pattern: it would try every blank of a line that is no header, each with all blanks behind it
+    before, bracket, inside = header[:-1].rpartition("(") if header.endswith(")") else ("", "", "")
     # "Communication(Not Overlapped)" is a name, not a unit
-    if (match := _UNIT.match(header)) and (len(match[2]) <= 5 or "/" in match[2]):
-        header, unit = match[1].strip(), match[2].strip()
+    if bracket and ")" not in inside and (len(inside) <= 5 or "/" in inside):
+        header, unit = before.strip(), inside.strip()
     return _RENAMES.get(_key(header), header), unit
 
 

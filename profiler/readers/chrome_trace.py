@@ -160,6 +160,7 @@ class _Interpreter:
         self._counters()
         self._leftovers()
         base = _as_int(raw.meta.get("baseTimeNanoseconds"))
+        base = base if abs(base) < 1 << 62 else 0  # no clock counts that far
         del spans
         # nobody reads the events' columns any more: what they held the rows' columns hold
         room = self.builder.room
@@ -392,7 +393,7 @@ class _Interpreter:
         end_of_trace = self._last_time()
         stacks: dict[tuple[int, int], list[int]] = {}
         spans: list[tuple[int, int]] = []
-        stray = 0
+        stray: list[int] = []
         for i in edges.tolist():
             stack = stacks.setdefault((int(raw.pid[i]), int(raw.tid[i])), [])
             if raw.ph[i] == ord("B"):
@@ -401,10 +402,12 @@ class _Interpreter:
                 begin = stack.pop()
                 spans.append((begin, int(raw.ts_ns[i] - raw.ts_ns[begin])))
             else:
-                stray += 1
+                stray.append(i)
         left = [i for stack in stacks.values() for i in stack]
         spans.extend((i, max(end_of_trace - int(raw.ts_ns[i]), 0)) for i in left)
-        self.notes.add("stray-end", "warning", "end events without a begin were ignored", stray)
+        self.notes.add(
+            "stray-end", "warning", "end events without a begin were ignored", len(stray), _place(stray)
+        )
         self.notes.add("span-not-closed", "warning", "spans were never closed; drawn to the end of the trace",
                        len(left), self._named(left[0]) if left else "")  # fmt: skip
         return _span_columns(spans)
@@ -420,7 +423,7 @@ class _Interpreter:
         end_of_trace = self._last_time()
         open_: dict[tuple[int, int], list[int]] = {}
         spans: list[tuple[int, int]] = []
-        stray = 0
+        stray: list[int] = []
         for i in edges.tolist():
             stack = open_.setdefault((int(raw.cat[i]), int(raw.id[i])), [])
             if raw.ph[i] in starts:
@@ -429,10 +432,12 @@ class _Interpreter:
                 begin = stack.pop()
                 spans.append((begin, int(raw.ts_ns[i] - raw.ts_ns[begin])))
             else:
-                stray += 1
+                stray.append(i)
         left = [i for stack in open_.values() for i in stack]
         spans.extend((i, max(end_of_trace - int(raw.ts_ns[i]), 0)) for i in left)
-        self.notes.add("stray-async-end", "warning", "async ends without a begin were ignored", stray)
+        self.notes.add(
+            "stray-async-end", "warning", "async ends without a begin were ignored", len(stray), _place(stray)
+        )
         self.notes.add("async-not-closed", "warning", "async spans were never closed; drawn to the end of the trace",
                        len(left), self._named(left[0]) if left else "")  # fmt: skip
         for begin, _ in spans:
@@ -513,6 +518,8 @@ class _Interpreter:
 
     def _track(self, group: int, pid: int, tid: int, lane: int, device: int) -> Track:
         rank, process = self.ranks.get(pid, (_rank(self.raw.meta), self._id(pid)))
+        if not -1 <= device < 1 << 31:  # NO_TIME, or more than any machine has
+            device = NO_TIME
         name = self.lanes.process.get(pid, "")
         thread_name = self.lanes.thread.get((pid, tid), "")
         if group == 1:
@@ -798,18 +805,23 @@ def _used(codes: npt.NDArray[np.int32], size: int) -> list[int]:
     return np.flatnonzero(seen[:size]).tolist()
 
 
-def _as_int(value: Any) -> int:
+def _place(events: list[int]) -> str:
+    return f"event {min(events)}" if events else ""
+
+
+def _as_int(value: Any, otherwise: int = 0) -> int:
     if isinstance(value, bool) or value is None:
-        return 0
+        return otherwise
     try:
         return int(value)
-    except (TypeError, ValueError):
-        return 0
+    except (TypeError, ValueError, OverflowError):  # the last for an infinity
+        return otherwise
 
 
 def _rank(meta: dict[str, Any]) -> int:
     info = meta.get("distributedInfo")
-    return _as_int(info.get("rank", -1)) if isinstance(info, dict) and "rank" in info else -1
+    rank = _as_int(info.get("rank"), -1) if isinstance(info, dict) else -1
+    return rank if 0 <= rank < 1 << 31 else -1
 
 
 def _merged_ranks(pids: dict[int, int | str]) -> dict[int, tuple[int, int | str]]:

@@ -74,6 +74,7 @@ _TEXTS: dict[str, tuple[Severity, str]] = {
     "too-deep": ("warning", f"nested arguments over {MAX_DEPTH} levels deep count as no value"),
     "stray-bracket": ("info", "brackets between events that close nothing were skipped"),
     "bad-event-repaired": ("warning", "damaged events were repaired"),
+    "stray-zeros": ("info", "zero bytes between events were skipped"),
     "bad-event-skipped": ("data_loss", "damaged events could not be repaired and are missing"),
     "file-cut": ("data_loss", "the file ends inside an event, which is missing; the file was cut"),
 }
@@ -209,8 +210,16 @@ class Mender:
         last = _LIST_END.search(window)
         if last and window.rstrip().endswith(b"}") and not self._is_cut(window, offset):
             return last.end() - 1, self._mended(window[: last.end() - 1], offset)
-        self.count("file-cut" if window.lstrip()[:1] == b"{" else "bad-event-skipped", offset)
+        if not self._is_stray(window, offset):
+            self.count("file-cut" if window.lstrip()[:1] == b"{" else "bad-event-skipped", offset)
         return len(window), b""
+
+    def _is_stray(self, element: bytes, offset: int) -> bool:
+        """Whether there is no event here at all, but brackets that close nothing, or zeros of a disk that was full."""
+        if element.strip(b" \t\r\n,]}:\0") != b"":
+            return False
+        self.count("stray-zeros" if b"\0" in element else "stray-bracket", offset)
+        return True
 
     def _is_cut(self, window: bytes, offset: int) -> bool:
         """Whether nothing is wrong with an event but that it goes on behind the window."""
@@ -231,8 +240,7 @@ class Mender:
 
     def _mended(self, element: bytes, offset: int) -> bytes:
         """Strict JSON for a damaged element, or b"" if there is no event to be had."""
-        if element.strip(b" \t\r\n,]}:") == b"":
-            self.count("stray-bracket", offset)
+        if self._is_stray(element, offset):
             return b""
         parser = self._parse(element, offset, cut=False)
         if parser is None or not _PHASE.search(bytes(parser.out)):

@@ -223,7 +223,11 @@ class Source:
             return True
         if head:
             self.notes.add(
-                "trailing-bytes", "warning", "bytes behind the gzip data are neither gzip nor padding", 1
+                "trailing-bytes",
+                "warning",
+                "bytes behind the gzip data are neither gzip nor padding",
+                1,
+                f"before byte {self.packed_read}",
             )
         return False
 
@@ -588,6 +592,10 @@ def kind_of(data: bytes, name: str = "") -> str:
         return "xplane"
     if re.search(r"\.(?:nsys-rep|qdrep|qdstrm|ncu-rep)$", name, re.IGNORECASE):
         return "nsys-rep"
+    if data[:1] == b"\n" and re.search(
+        r"\.(?:perfetto-trace|pftrace|perfetto)(?:\.gz)?$", name, re.IGNORECASE
+    ):
+        return "perfetto"
     return "binary"
 
 
@@ -606,13 +614,17 @@ def _object_kind(text: bytes) -> str:
         return "execution-trace"
     if _looks_like_events(text):
         return "trace-events"
+    if re.search(rb'"(?:device_traces|segments)"\s*:\s*\[', text):
+        return "memory-snapshot"
+    if b"speedscope.app" in text or re.search(rb'"(?:callFrame|timeDeltas)"\s*:', text):
+        return "cpu-profile"
     return "json"
 
 
 def _array_kind(text: bytes) -> str:
     if re.match(rb"\[\s*(?:\]|\{|null|$)", text):
         return "trace-events" if _looks_like_events(text) or re.match(rb"\[\s*(?:\]\s*)?$", text) else "json"
-    if re.match(rb"\[\s*\[\s*-?\d+\s*,\s*(?:-?\d+|\")", text):
+    if re.match(rb"\[\s*\[\s*-?\d+\s*(?:,\s*(?:-?\d+|\")|\]\s*,\s*\[)", text):
         return "memory-timeline"
     return "json"
 
@@ -636,6 +648,18 @@ NOT_TRACES = {
     "execution-trace": (
         "an execution trace (ExecutionTraceObserver), which has no times on a device",
         "Give the profiler's trace of the same run.",
+    ),
+    "memory-snapshot": (
+        "a snapshot of PyTorch's memory (torch.cuda.memory), not a trace",
+        "Give the trace that export_chrome_trace wrote.",
+    ),
+    "cpu-profile": (
+        "a sampled CPU profile, which tells nothing of devices",
+        "Record the same run with `stallscope run`.",
+    ),
+    "perfetto": (
+        "a Perfetto trace in its binary form",
+        "Convert it with Perfetto's `traceconv json` and give that.",
     ),
     "rocprofv3": ("rocprofv3's own JSON, which is not read", _RECORD),
     "nsys-rep": (

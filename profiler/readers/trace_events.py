@@ -451,7 +451,7 @@ class _Envelope:
     def _between_documents(self, data: bytes, at: int, final: bool) -> int | None:
         head = data[at : at + 1]
         if head == b"[":
-            self._new_document("array")
+            self._new_document("array", at)
             self._loose = True  # the format's definition makes the closing bracket optional
             self._begin_list(data, at + 1)
             return None
@@ -460,11 +460,11 @@ class _Envelope:
                 self._hold(data, at)
                 return None
             if _is_event(data[at : at + _LOOK_AHEAD]):
-                self._new_document("array")
+                self._new_document("array", at)
                 self._loose = True
                 self._begin_list(data, at)
                 return None
-            self._new_document("object")
+            self._new_document("object", at)
             self._in_object = True
             return at + 1
         if not self.documents:
@@ -480,12 +480,13 @@ class _Envelope:
                        f"byte {self._offset + at}")  # fmt: skip
         return len(data)
 
-    def _new_document(self, top_level: str) -> None:
+    def _new_document(self, top_level: str, at: int) -> None:
         self.top_level = self.top_level or top_level
         self.documents.append(_Document(self.engine.rows()))
         if len(self.documents) > 1:
             self.notes.add("several-documents", "warning",
-                           "more traces follow the first one in the file; all were read")  # fmt: skip
+                           "more traces follow the first one in the file; all were read", 1,
+                           f"byte {self._offset + at}")  # fmt: skip
 
     def _in_document(self, data: bytes, at: int, final: bool) -> int | None:
         if data[at : at + 1] == b"}":
@@ -622,6 +623,7 @@ def tokenise_chunks(
     raw.notes = notes
     raw.top_level = envelope.top_level
     raw.meta = _merge(raw, envelope.documents)
+    _drop_repeats(raw, envelope.documents)
     if envelope.top_level == "array" and len(raw) and not raw.ph.any():
         raise source.refusal(path, envelope.head, notes)
     return raw
@@ -644,6 +646,25 @@ def _merge(raw: RawEvents, documents: list[_Document]) -> dict[str, Any]:
         ts[rows] = np.where(ts[rows] == NO_TIME, NO_TIME, ts[rows] + shift)
         raw.ts_ns = ts
     return meta
+
+
+def _drop_repeats(raw: RawEvents, documents: list[_Document]) -> None:
+    """Forget traces at the end of the file that are the first one once more: it was exported twice, or appended."""
+    first, *later = [d.first_row for d in documents]
+    size = (later[0] if later else len(raw)) - first
+    columns = ("ph", "name", "cat", "ts_ns", "dur_ns", "pid", "tid", "id")
+    dropped, end = 0, len(raw)
+    while later and size > 1 and end - later[-1] == size:
+        start = later.pop()
+        parts = [(getattr(raw, c)[first : first + size], getattr(raw, c)[start:end]) for c in columns]
+        if not all(np.array_equal(one, other) for one, other in parts):
+            break
+        dropped, end = dropped + 1, start
+    if dropped:
+        for column in columns:
+            setattr(raw, column, getattr(raw, column)[:end])
+        raw.notes.add("repeated-documents", "warning", "the first trace of the file stands in it again; it counts once",
+                      dropped, f"event {end}")  # fmt: skip
 
 
 def _base_ns(document: _Document) -> int:
