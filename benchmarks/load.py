@@ -14,6 +14,7 @@ system) and peak memory are its own; each runs `--rounds` times in turns, and th
     html       load, all rules, and the HTML report
     quarter    as load and as html, of a trace with a quarter of the events
     kernels    the interval kernels, in nanoseconds per item, on the columns of this trace
+    plain      as load, of the same text on disk without gzip: what orjson is compared with
     msgspec, orjson   decode the same bytes to Python objects, as a reference; without the inflating
     hta        HolisticTraceAnalysis; --hta names the Python of an environment that has it
     ten        with --ten-million: as html, of a trace of ten million events
@@ -268,8 +269,8 @@ print(len(frame), "rows of a DataFrame")
 """
 
 CONTENDERS = {name[4:]: f for name, f in list(globals().items()) if name.startswith("one_")}
-DEFAULT = "inflate,floor,tokens,load,rules,html,quarter,kernels,msgspec,orjson"
-REPEATED = ("inflate", "floor", "tokens", "load", "rules", "html", "kernels", "load/4", "html/4")
+DEFAULT = "inflate,floor,tokens,load,plain,rules,html,quarter,kernels,msgspec,orjson"
+REPEATED = ("inflate", "floor", "tokens", "load", "plain", "rules", "html", "kernels", "load/4", "html/4")
 Result = dict[str, Any]
 
 
@@ -306,6 +307,8 @@ def commands(names: list[str], traces: dict[str, Path], hta: str | None) -> dict
     out = {name: ours(name, traces["whole"]) for name in names if name in CONTENDERS}
     if "quarter" in traces:
         out |= {f"{name}/4": ours(name, traces["quarter"]) for name in ("load", "html")}
+    if "plain" in traces:
+        out["plain"] = ours("load", traces["plain"])
     if hta:
         out["hta"] = [hta, "-c", HTA, str(traces["whole"])]
     if "ten" in traces:
@@ -362,7 +365,8 @@ def targets(best: dict[str, Result], events: dict[str, int]) -> list[tuple[str, 
         ("load, CPU in floors", ratio("load", "floor"), 1.6, True),
         ("load, wall per CPU second (below 1: inflating runs beside it)", wall, 1.0, True),
         ("load + rules + HTML, CPU in floors", ratio("html", "floor"), 2.5, True),
-        ("orjson.loads alone, CPU in loads", ratio("orjson", "load"), 8, False),
+        ("orjson.loads alone, CPU in loads of the same inflated text", ratio("orjson", "plain"), 8, False),
+        ("orjson.loads alone, CPU in loads that inflate too", ratio("orjson", "load"), 8, False),
         ("HTA, CPU in loads", ratio("hta", "load"), 30, False),
         ("load, peak MiB for 3 M events", at_three_million("load"), 900, True),
         ("load + rules + HTML, peak MiB for 3 M events", at_three_million("html"), 900, True),
@@ -416,6 +420,17 @@ def made(
     return path, events
 
 
+def inflated(path: Path) -> Path:
+    """The text of a trace beside it, written if it is not there."""
+    from stallscope.profiler.readers.source import Source
+
+    out = path.with_suffix("")
+    if not out.exists():
+        with out.open("wb") as file:
+            file.writelines(Source(path).chunks())
+    return out
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -457,7 +472,10 @@ def main() -> None:
             wanted["ten"] = {"least_events": 10_000_000}
         found = {name: made(folder, name, options.traces, **much) for name, much in wanted.items()}
         events = {name: count for name, (_, count) in found.items()}
-        todo = commands(names, {name: path for name, (path, _) in found.items()}, options.hta)
+        paths = {name: path for name, (path, _) in found.items()}
+        if "plain" in names:
+            paths["plain"] = inflated(paths["whole"])
+        todo = commands(names, paths, options.hta)
         measure(
             [sys.executable, "-c", "import stallscope.analyzers, stallscope.exporters.html"]
         )  # its bytecode

@@ -64,7 +64,6 @@ static PyObject *run_kernel(PyObject *args, const char *items, int writable, Ker
     }
 KERNEL(nest, "iqqiiqq", 4)
 KERNEL(union, "qqqq", 2)
-KERNEL(intersect, "qqqqqq", 2)
 KERNEL(covered, "qqqqq", 1)
 KERNEL(self_inside, "qqqqiq", 1)
 KERNEL(join, "qqqi", 1)
@@ -365,7 +364,6 @@ static PyType_Spec tokeniser_spec = {
 static PyMethodDef core_methods[] = {
     {"nest", core_nest, METH_VARARGS, "nest(track, start, dur, parent, depth, self, end)"},
     {"union", core_union, METH_VARARGS, "union(start, end, out_start, out_end) -> count, -1 if unsorted"},
-    {"intersect", core_intersect, METH_VARARGS, "intersect(as, ae, bs, be, out_start, out_end) -> count"},
     {"covered", core_covered, METH_VARARGS, "covered(set_start, set_end, start, end, out)"},
     {"self_inside", core_self_inside, METH_VARARGS, "self_inside(set_start, set_end, start, end, parent, out)"},
     {"join", core_join, METH_VARARGS, "join(none, left, right, out)"},

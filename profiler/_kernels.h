@@ -109,43 +109,20 @@ static ptrdiff_t kernel_union(const Arrays *a) {
     int64_t *out_start = a->at[2], *out_end = a->at[3];
     while (i < n && end[i] <= start[i]) i++;
     if (i == n) return 0;
-    int64_t from = start[i], reach = end[i], before = start[i];
+    int64_t reach = end[i];
     int unsorted = 0;
-    out_start[0] = from;
-    out_end[0] = reach;
-    for (i++; i < n; i++) {
+    out_start[0] = start[i];
+    for (i++; i < n; i++) { /* last < i: there is room for one more */
         int64_t s = start[i], e = end[i];
-        int empty = e <= s;
-        unsorted |= !empty & (s < before);
-        before = empty ? before : s;
-        int apart = !empty & (s > reach);
-        last += (size_t)apart;
-        from = apart ? s : from;
-        reach = (!empty & (e > reach)) ? e : reach;
-        out_start[last] = from;
+        int some = e > s;
+        unsorted |= s < start[i - 1];
         out_end[last] = reach;
+        out_start[last + 1] = s;
+        last += (size_t)(some & (s > reach));
+        reach = (some & (e > reach)) ? e : reach;
     }
+    out_end[last] = reach;
     return unsorted ? -1 : (ptrdiff_t)last + 1;
-}
-
-static ptrdiff_t kernel_intersect(const Arrays *a) {
-    size_t n = a->length[0], m = a->length[2], i = 0, j = 0, count = 0;
-    if (a->length[1] != n || a->length[3] != m || a->length[4] < n + m || a->length[5] < n + m)
-        return KERNEL_MISMATCH;
-    const int64_t *as = a->at[0], *ae = a->at[1], *bs = a->at[2], *be = a->at[3];
-    int64_t *out_start = a->at[4], *out_end = a->at[5];
-    while (i < n && j < m) {
-        int64_t s = as[i] > bs[j] ? as[i] : bs[j], e = ae[i] < be[j] ? ae[i] : be[j];
-        if (s < e) {
-            out_start[count] = s;
-            out_end[count++] = e;
-        }
-        if (ae[i] < be[j])
-            i++;
-        else
-            j++;
-    }
-    return (ptrdiff_t)count;
 }
 
 /* An interval of a set with the covered length before it, side by side for the cache. */
@@ -205,11 +182,15 @@ static ptrdiff_t cover_spans(const Arrays *a, const int32_t *parent, int64_t *ou
     Piece *piece = cover_of(m, a->at[0], a->at[1]);
     if (!piece) return KERNEL_NO_MEMORY;
     for (size_t i = 0; i < n; i++) {
-        int64_t covered = 0;
-        if (end[i] > start[i]) {
-            at = last_piece(piece, m, at, start[i]);
-            size_t stop = last_piece(piece, m, at, end[i]);
-            covered = difference(cover_before(&piece[stop], end[i]), cover_before(&piece[at], start[i]));
+        int64_t covered = 0, s = start[i], e = end[i];
+        if (e > s) {
+            at = last_piece(piece, m, at, s);
+            if (s >= piece[at].end && e <= piece[at + 1].start) { /* mostly nothing is covered */
+                out[i] = 0;
+                continue;
+            }
+            size_t stop = last_piece(piece, m, at, e);
+            covered = difference(cover_before(&piece[stop], e), cover_before(&piece[at], s));
         }
         out[i] = covered;
         if (parent && parent[i] >= 0 && (size_t)parent[i] < i)
@@ -237,75 +218,31 @@ static int32_t *empty_slots(size_t size) {
     return slot;
 }
 
-static size_t table_size(size_t items) {
-    size_t size = 16;
-    while (size < items * 2) size *= 2;
-    return size;
-}
-
-/* A map from ids to rows: a plain table where the ids are dense, as correlation ids are, else a hash table. */
-typedef struct {
-    const int64_t *keys;
-    int64_t low;
-    size_t size; /* of the plain table; 0: hashed */
-    size_t mask;
-    int32_t *slot;
-} IdMap;
-
-static int id_map(IdMap *map, const int64_t *keys, size_t n, int64_t none) {
-    int64_t low = INT64_MAX, high = INT64_MIN;
-    for (size_t i = 0; i < n; i++) {
-        if (keys[i] == none) continue;
-        if (keys[i] < low) low = keys[i];
-        if (keys[i] > high) high = keys[i];
-    }
-    uint64_t range = low <= high ? (uint64_t)high - (uint64_t)low : 0;
-    *map = (IdMap){.keys = keys, .low = low};
-    if (range < n * 4 + 64)
-        map->size = (size_t)range + 1;
-    else
-        map->mask = table_size(n) - 1;
-    map->slot = empty_slots(map->size ? map->size : map->mask + 1);
-    return map->slot ? 0 : -1;
-}
-
-/* Where the row of a key stands or would stand; NULL: it cannot be there. */
-static inline int32_t *id_slot(const IdMap *map, int64_t key) {
-    if (map->size) {
-        uint64_t at = (uint64_t)key - (uint64_t)map->low;
-        return at < map->size ? &map->slot[at] : NULL;
-    }
-    size_t k = mix64((uint64_t)key) & map->mask;
-    while (map->slot[k] >= 0 && map->keys[map->slot[k]] != key) k = (k + 1) & map->mask;
-    return &map->slot[k];
-}
-
-/* For each right id the first left row with it, or -1. The map is made of the shorter side. */
+/* For each right id the first left row with it, or -1, by a plain table of all ids from the least to the greatest.
+ * Returns -1 where that would be too large: correlation ids are dense, mixed keys are not. */
 static ptrdiff_t kernel_join(const Arrays *a) {
     size_t n = a->length[1], m = a->length[2];
-    if (a->length[0] != 1 || a->length[3] != m || n > INT32_MAX || m > INT32_MAX) return KERNEL_MISMATCH;
+    if (a->length[0] != 1 || a->length[3] != m || n >= INT32_MAX) return KERNEL_MISMATCH;
     const int64_t none = *(const int64_t *)a->at[0], *left = a->at[1], *right = a->at[2];
-    int32_t *out = a->at[3], *at;
-    int by_left = n <= m;
-    IdMap map;
-    if (id_map(&map, by_left ? left : right, by_left ? n : m, none) < 0) return KERNEL_NO_MEMORY;
-    for (size_t i = 0; i < (by_left ? n : m); i++) /* the first row of each id */
-        if (map.keys[i] != none && *(at = id_slot(&map, map.keys[i])) < 0) *at = (int32_t)i;
-    if (by_left) {
-        for (size_t i = 0; i < m; i++) {
-            at = right[i] == none ? NULL : id_slot(&map, right[i]);
-            out[i] = at ? *at : -1;
-        }
-    } else {
-        memset(out, 0xff, m * sizeof *out);
-        for (size_t i = 0; i < n; i++) {
-            at = left[i] == none ? NULL : id_slot(&map, left[i]);
-            if (at && *at >= 0 && out[*at] < 0) out[*at] = (int32_t)i;
-        }
-        for (size_t i = 0; i < m; i++) /* the other rows of the same id */
-            if (right[i] != none) out[i] = out[*id_slot(&map, right[i])];
+    int64_t low = INT64_MAX, high = INT64_MIN;
+    for (size_t i = 0; i < n; i++) {
+        if (left[i] == none) continue;
+        if (left[i] < low) low = left[i];
+        if (left[i] > high) high = left[i];
     }
-    free(map.slot);
+    uint64_t range = low <= high ? (uint64_t)high - (uint64_t)low : 0;
+    if (range >= 16 * (n + m) + 64) return -1;
+    int32_t *out = a->at[3], *behind = calloc((size_t)range + 1, sizeof *behind); /* one more than the first row */
+    if (!behind) return KERNEL_NO_MEMORY;
+    for (size_t i = 0; i < n; i++) {
+        uint64_t at = (uint64_t)left[i] - (uint64_t)low;
+        if (left[i] != none && !behind[at]) behind[at] = (int32_t)i + 1;
+    }
+    for (size_t i = 0; i < m; i++) {
+        uint64_t at = (uint64_t)right[i] - (uint64_t)low;
+        out[i] = right[i] != none && at <= range ? behind[at] - 1 : -1;
+    }
+    free(behind);
     return 0;
 }
 
@@ -674,7 +611,8 @@ static ptrdiff_t kernel_replay(const Arrays *a) {
             op_starts[i] = op_begins(c, starts, op_ends, i);
             op_ends[i] = total(op_starts[i], c[OP_DUR][i]);
             int64_t stream = c[STREAM_OF][i];
-            q.slot[q.base[stream] + q.count[stream]++] = op_starts[i];
+            if (q.base[stream] + q.count[stream] < (int64_t)m) /* an order may name an op twice */
+                q.slot[q.base[stream] + q.count[stream]++] = op_starts[i];
         }
     }
     free(q.first_op);

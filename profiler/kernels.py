@@ -96,10 +96,8 @@ def intersect(a: IntervalSet, b: IntervalSet) -> IntervalSet:
     """What both sets cover; see `intervals.intersect`."""
     if core is None:
         return kernels_py.intersect(a, b)
-    room = len(a[0]) + len(b[0])
-    out_start, out_end = np.empty(room, np.int64), np.empty(room, np.int64)
-    count = core.intersect(_i8(a[0]), _i8(a[1]), _i8(b[0]), _i8(b[1]), out_start, out_end)
-    return _kept(out_start, count), _kept(out_end, count)
+    starts, ends, inside, _ = cut(*a, np.zeros(len(a[0]), np.int32), *b)
+    return starts[inside >= 0], ends[inside >= 0]
 
 
 def covered(a: IntervalSet, starts: Int64, ends: Int64) -> Int64:
@@ -134,7 +132,10 @@ def join(left: Int64, right: Int64, none: int = NO_ID) -> Int32:
     if core is None:
         return kernels_py.join(left, right, none)
     out = np.empty(len(right), np.int32)
-    core.join(np.array([none], np.int64), _i8(left), _i8(right), out)
+    if core.join(np.array([none], np.int64), _i8(left), _i8(right), out) < 0:
+        code, first = group(np.concatenate([left, right]))
+        found = first.take(code[len(left) :])
+        out = np.where((found < len(left)) & (right != none), found, np.int32(-1))
     return out
 
 

@@ -135,42 +135,83 @@ static Outcome tokenise(const u8 *data, size_t size, const char *isa, size_t chu
     return o;
 }
 
-static void *array(Arrays *a, const u8 **data, size_t *size, size_t items, size_t item_size) {
-    void *memory = malloc(items * item_size + 1);
+/* Items of `kind` as kernels.py hands them over, from the input's bytes; indices from -1 to below `below` if that is
+ * not 0, else small numbers, which collide more often, and the ends of the range. */
+static void array(Arrays *a, const u8 **data, size_t *size, char kind, size_t items, size_t below) {
+    size_t item_size = kind == 'q' ? 8 : kind == 'i' ? 4 : kind == 'h' ? 2 : 1;
+    u8 *memory = malloc(items * item_size + 1);
     CHECK(memory);
-    for (size_t i = 0; i < items; i++) { /* small numbers collide more often */
+    for (size_t i = 0; i < items; i++) {
         int64_t v = *size ? (int8_t)**data : 0;
         if (*size) (*data)++, (*size)--;
-        if (v == -128) v = INT64_MIN;
-        if (v == 127) v = INT64_MAX;
-        if (item_size == 8)
-            ((int64_t *)memory)[i] = v;
-        else
-            ((int32_t *)memory)[i] = (int32_t)v;
+        if (below)
+            v = (int64_t)((u8)v % (below + 1)) - 1;
+        else if (v == -128 || v == 127)
+            v = v < 0 ? INT64_MIN : INT64_MAX;
+        int32_t narrow = (int32_t)v;
+        uint16_t half = (uint16_t)v;
+        if (kind == 'q') memcpy(memory + 8 * i, &v, 8);
+        if (kind == 'i') memcpy(memory + 4 * i, &narrow, 4);
+        if (kind == 'h') memcpy(memory + 2 * i, &half, 2);
+        if (kind == 'b') memory[i] = v & 1;
     }
     a->at[a->count] = memory;
     a->length[a->count++] = items;
-    return memory;
+}
+
+/* Pairs of a kind and a length: n, m, d both together, p one more than n, or a number. A capital letter asks for
+ * indices of rows: N below n, M below m. */
+static const struct {
+    Kernel kernel;
+    const char *arrays;
+    int more_fits; /* the last array may be longer */
+} all_kernels[] = {
+    {kernel_nest, "in qn qn in in qn qn", 0},
+    {kernel_union, "qn qn qn qn", 1},
+    {kernel_covered, "qm qm qn qn qn", 0},
+    {kernel_self_inside, "qm qm qn qn in qn", 0},
+    {kernel_join, "q1 qn qm im", 0},
+    {kernel_group, "qn qn in in", 1},
+    {kernel_inherit, "iN bn in", 0},
+    {kernel_sum_up, "iN in", 0},
+    {kernel_cut, "qm qm im qn qn qd qd id id", 0},
+    {kernel_flatten, "qN iN qn qn qd qd qd", 0},
+    {kernel_order, "iM qm qm im", 0},
+    {kernel_pick, "q2 ip hm bm qm iN qn", 0},
+    {kernel_replay, "qo q2 qN qn qn qM qn qn qn qn qn qn qN qn qN qn "
+                    "qR qS qS qm qm qm qm qm qm qT qn qn qm qm", 0},
+};
+
+static size_t length_of(char c, size_t n, size_t m) {
+    switch (c) {
+    case 'n': case 'N': return n;
+    case 'm': case 'S': case 'R': case 'T': return m;
+    case 'M': return n; /* of calls that point at ops */
+    case 'd': return n + m;
+    case 'p': return n + 1;
+    case 'o': return 2 * n + m;
+    default: return (size_t)(c - '0');
+    }
 }
 
 static void kernels(const u8 *data, size_t size) {
-    static const struct {
-        Kernel kernel;
-        const char *items;
-    } all[] = {{kernel_nest, "iqqiiqq"}, {kernel_union, "qqqq"},  {kernel_intersect, "aabbcc"}, {kernel_covered, "aaqqq"},
-               {kernel_self_inside, "aaqqiq"}, {kernel_join, "1qbj"}, {kernel_group, "qqii"}};
     if (size < 2) return;
-    size_t which = data[0] % (sizeof all / sizeof *all), n = data[1] % 40, m = (data[1] * 7u) % 23;
-    data += 2, size -= 2;
+    size_t which = data[0] % (sizeof all_kernels / sizeof *all_kernels), n = data[1] % 40, m = (data[1] * 7u) % 23;
+    Kernel kernel = all_kernels[which].kernel;
     Arrays a = {.count = 0};
-    for (const char *c = all[which].items; *c; c++) {
-        size_t items = *c == '1' ? 1 : *c == 'a' || *c == 'b' || *c == 'j' ? m : *c == 'c' ? 2 * m : n;
-        array(&a, &data, &size, items, *c == 'i' || *c == 'j' ? 4 : 8);
+    data += 2, size -= 2;
+    for (const char *c = all_kernels[which].arrays; *c; c += c[2] ? 3 : 2) {
+        size_t items = kernel == kernel_order ? n : length_of(c[1], n, m);
+        size_t below = c[1] == 'N' || c[1] == 'R' ? n : c[1] == 'M' || c[1] == 'S' ? m : 0;
+        array(&a, &data, &size, c[0], items, below);
+        int64_t *values = a.at[a.count - 1];
+        for (size_t i = 0; i < items && c[1] == 'o'; i++) values[i] = (u8)values[i] % (3 * (n < m ? n : m) + 1);
+        for (size_t i = 0; i < items && c[1] == 'T'; i++) values[i] = 0;
+        if (kernel == kernel_replay && c[1] == '2') values[1] = 1 + (values[1] & 3);
     }
-    CHECK(all[which].kernel(&a) >= -1);
+    CHECK(kernel(&a) >= KERNEL_MISMATCH);
     a.length[a.count - 1]++; /* a length that does not fit is refused */
-    CHECK(all[which].kernel(&a) == KERNEL_MISMATCH || all[which].kernel == kernel_union ||
-          all[which].kernel == kernel_intersect || all[which].kernel == kernel_group);
+    CHECK(all_kernels[which].more_fits || kernel(&a) == KERNEL_MISMATCH);
     for (int i = 0; i < a.count; i++) free(a.at[i]);
 }
 
@@ -211,6 +252,7 @@ static const char *const seeds[] = {
     "\"y\": true\n    }\n  },\n  {},null,\"text\",[1,[2]],-1.5e3\n  ]",
     "\x21{\"ph\":\"b\",\"id\":\"0x1\",\"id2\":{\"local\":\"0x2\"},\"ts\":\"1060.0\"},{\"ph\":\"C\",\"ts\":nan,tid\":0},{\"ph\":3}",
     "\xff\x01\x20" "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz",
+    "\xff\x0d\x05" "\x01\x02\x04\x05\x07\x08\x0a\x01\x03\x02\x01\x01\x02\x03\x02\x01\x02\x03\x04\x05",
 };
 
 static uint64_t state = 88172645463325252u;
