@@ -22,6 +22,7 @@ from stallscope.profiler.session import INFO_FILE, READER_VERSION, Session
 from stallscope.profiler.timeline import ARG_BIGINT, Timeline
 
 TABLES = ["spans", "args", "counters", "flows", "allocations", "marks"]
+ARGUMENTS = ["event", "key", "tag", "value"]
 
 
 def texts(t: Timeline, codes: npt.NDArray[np.int32]) -> list[str]:
@@ -31,11 +32,12 @@ def texts(t: Timeline, codes: npt.NDArray[np.int32]) -> list[str]:
 def same(a: Timeline, b: Timeline) -> None:
     for table in TABLES:
         left, right = getattr(a, table), getattr(b, table)
-        for field in dataclasses.fields(left):
-            if field.name in ("name", "category"):
-                assert texts(a, getattr(left, field.name)) == texts(b, getattr(right, field.name))
-            elif isinstance(getattr(left, field.name), np.ndarray):
-                assert np.array_equal(getattr(left, field.name), getattr(right, field.name)), field.name
+        columns = ARGUMENTS if table == "args" else [field.name for field in dataclasses.fields(left)]
+        for name in columns:
+            if name in ("name", "category"):
+                assert texts(a, getattr(left, name)) == texts(b, getattr(right, name))
+            elif isinstance(getattr(left, name), np.ndarray):
+                assert np.array_equal(getattr(left, name), getattr(right, name)), name
 
 
 def test_round_trip(small_session: Session, tmp_path: Path) -> None:
