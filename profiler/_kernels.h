@@ -325,7 +325,8 @@ static ptrdiff_t kernel_inherit(const Arrays *a) {
 typedef struct {
     int64_t at; /* up to where time has an owner */
     size_t count, room;
-    int64_t *start, *end, *row;
+    int64_t *start, *end;
+    int32_t *row;
 } Pieces;
 
 static inline int own(Pieces *p, int64_t row, int64_t until) {
@@ -333,7 +334,7 @@ static inline int own(Pieces *p, int64_t row, int64_t until) {
     if (p->count == p->room) return 0;
     p->start[p->count] = p->at;
     p->end[p->count] = p->at = until;
-    p->row[p->count++] = row;
+    p->row[p->count++] = (int32_t)row;
     return 1;
 }
 
@@ -341,7 +342,7 @@ static inline int own(Pieces *p, int64_t row, int64_t until) {
  * ancestors of a row are on the stack or not chosen, and whatever stands above them there is over. */
 static ptrdiff_t kernel_flatten(const Arrays *a) {
     size_t k = a->length[0], n = a->length[1], top = 0;
-    if (!fit(a, 2, 4, n) || !fit(a, 5, 7, a->length[4])) return KERNEL_MISMATCH;
+    if (!fit(a, 2, 4, n) || !fit(a, 5, 7, a->length[4]) || n > INT32_MAX) return KERNEL_MISMATCH;
     const int64_t *rows = a->at[0], *start = a->at[2], *dur = a->at[3];
     const int32_t *parent = a->at[1];
     Pieces out = {.at = INT64_MIN, .room = a->length[4], .start = a->at[4], .end = a->at[5], .row = a->at[6]};

@@ -38,8 +38,7 @@ def flatten_rows(timeline: Timeline, rows: npt.NDArray[np.intp]) -> Segments:
     """The same for chosen rows of one track, in timeline order: all of them or whole subtrees less
     some kinds. A row's owner after a child ends is its nearest chosen ancestor."""
     spans = timeline.spans
-    start, end, row = kernels.flatten(rows, spans.parent, spans.start_ns, spans.dur_ns)
-    return Segments(start, end, row.astype(np.int32))
+    return Segments(*kernels.flatten(rows, spans.parent, spans.start_ns, spans.dur_ns))
 
 
 def filled(first: Segments, weak: npt.NDArray[np.bool_], second: Segments) -> Segments:

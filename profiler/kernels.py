@@ -186,7 +186,7 @@ def nearest(above: Int32, mask: npt.NDArray[np.bool_], rows: npt.NDArray[Any]) -
 
 def flatten(
     rows: npt.NDArray[Any], parent: Int32, start_ns: Int64, dur_ns: Int64
-) -> tuple[Int64, Int64, Int64]:
+) -> tuple[Int64, Int64, Int32]:
     """Which of some rows of one track is the innermost when: starts, ends and rows of disjoint segments by time.
 
     `rows` stand in timeline order; the columns are of the whole timeline. Rows without length own nothing. After a
@@ -195,7 +195,8 @@ def flatten(
     """
     if core is None:
         return kernels_py.flatten(rows, parent, start_ns, dur_ns)
-    starts, ends, owners = (np.empty(2 * len(rows), np.int64) for _ in range(3))
+    starts, ends = (np.empty(2 * len(rows), np.int64) for _ in range(2))
+    owners = np.empty(2 * len(rows), np.int32)
     count = core.flatten(_i8(rows), _i4(parent), _i8(start_ns), _i8(dur_ns), starts, ends, owners)
     return _kept(starts, count), _kept(ends, count), _kept(owners, count)
 

@@ -151,7 +151,7 @@ def inherited(above: Int32, mask: npt.NDArray[np.bool_]) -> Int32:
 
 def flatten(
     rows: npt.NDArray[Any], parent: Int32, start_ns: Int64, dur_ns: Int64
-) -> tuple[Int64, Int64, Int64]:
+) -> tuple[Int64, Int64, Int32]:
     out: list[tuple[int, int, int]] = []
     stack: list[tuple[int, int]] = []  # row and its clipped end
     at = _MIN
@@ -182,7 +182,7 @@ def flatten(
     while stack:
         own(*stack.pop())
     columns = np.array(out, np.int64).reshape(-1, 3)
-    return columns[:, 0].copy(), columns[:, 1].copy(), columns[:, 2].copy()
+    return columns[:, 0].copy(), columns[:, 1].copy(), columns[:, 2].astype(np.int32)
 
 
 def cut(

@@ -441,7 +441,9 @@ NO_ROOM = (i8(0), i8(0), np.zeros(1, np.int32), np.zeros(1, np.int32))
         lambda core: core.inherit(np.array([1], np.int32), np.zeros(1, bool), np.zeros(1, np.int32)),
         lambda core: core.inherit(np.array([-2], np.int32), np.zeros(1, bool), np.zeros(1, np.int32)),
         lambda core: core.cut(i8(0), i8(1), np.zeros(1, np.int32), i8(0), i8(2), *NO_ROOM),
-        lambda core: core.flatten(i8(5), np.zeros(1, np.int32), i8(1), i8(1), i8(0), i8(0), i8(0)),
+        lambda core: core.flatten(
+            i8(5), np.zeros(1, np.int32), i8(1), i8(1), i8(0), i8(0), np.zeros(1, np.int32)
+        ),
         lambda core: core.order(np.array([-1], np.int32), i8(1), i8(1), i8()),
     ],
 )
