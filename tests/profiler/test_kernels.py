@@ -195,6 +195,8 @@ def test_twins_agree_on_joins_and_counts(a: list[int], b: list[int]) -> None:
     left, right = np.array(a, np.int64), np.array(b, np.int64)
     same([kernels.join(left, right, -1)], [kernels_py.join(left, right, -1)])
     same([kernels.join(left, np.repeat(right, 3), -1)], [kernels_py.join(left, np.repeat(right, 3), -1)])
+    wide, wider = left * (1 << 59), right * (1 << 59)  # no table holds these
+    same([kernels.join(wide, wider, -1)], [kernels_py.join(wide, wider, -1)])
 
 
 @needs_core
