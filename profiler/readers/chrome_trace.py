@@ -95,6 +95,8 @@ _LANE_GROUP = np.where(_ON_DEVICE, _STREAM, 0).astype(np.int8)
 """What lanes rows of a kind stand on: 0 host, 1 device work, 2 mirrored annotations, 3 profiler; 4 is async."""
 _LANE_GROUP[Kind.DEVICE_ANNOTATION] = 2
 _LANE_GROUP[Kind.OVERHEAD] = 3
+LONG_WORK_NS = 10 * 10**9
+"""Device work up to 10 seconds is believed to be as long as it says."""
 _MAX_DURATION_NS = 30 * 24 * 3600 * 10**9
 """Longer than 30 days is a broken record, not a span."""
 
@@ -319,8 +321,11 @@ class _Interpreter:
         far &= ~lost
         gone = timeless | lost | far
         # negative and missing ones are huge without their sign
-        bad_length = spans & (dur.view(np.uint64) > _MAX_DURATION_NS)
+        bad_length = spans & (dur.view(np.uint64) > LONG_WORK_NS)
         bad_length &= ~gone
+        if bad_length.any():
+            long, bad_length = bad_length, bad_length & (dur.view(np.uint64) > _MAX_DURATION_NS)
+            bad_length |= self._endless(spans & ~(gone | bad_length), long & ~bad_length, kind)
         odd = lost | bad_length | far
         self.timeless = np.flatnonzero(timeless)
         self.notes.add("device-record-without-timestamp", "data_loss",
@@ -338,6 +343,27 @@ class _Interpreter:
             self.dur_ns = np.where(bad_length, 0, dur)
         spans &= ~gone
         return spans
+
+    def _endless(
+        self, known: npt.NDArray[np.bool_], long: npt.NDArray[np.bool_], kind: npt.NDArray[np.int8]
+    ) -> npt.NDArray[np.bool_]:
+        """Which long device records lie about their end: other work begins on their stream while they are said to
+        run, and everything in the recording begins within a tenth of their length. A part does not know that.
+        """
+        ts, dur = self.raw.ts_ns, self.raw.dur_ns
+        found: npt.NDArray[np.bool_] = np.zeros(len(ts), bool)
+        long = long & _IS_WORK.take(kind)
+        if self.origin_ns is not None or not long.any():
+            return found
+        low, high = _range(ts, known)
+        work = np.flatnonzero(known & _IS_WORK.take(kind))
+        lane, _ = kernels.group(self.raw.pid[work], self.raw.tid[work])
+        order = np.lexsort((ts[work], lane))
+        work, lane = work[order], lane[order]
+        over = (lane[1:] == lane[:-1]) & (ts[work[1:]] < ts[work[:-1]] + dur[work[:-1]])
+        over &= long[work[:-1]] & (dur[work[:-1]] > 10 * (high - low))
+        found[work[:-1][over]] = True
+        return found
 
     def _far(self, known: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         """Which of the spans with a time start over 30 days from the middle one: no recording is that long, their

@@ -146,6 +146,9 @@ def _missing(timeline: Timeline, low: int, high: int, edge: int) -> _Missing | N
     work = is_device_work(spans.kind) & (spans.start_ns < high) & (spans.end_ns > low)
     if (spans.correlation[work] == NO_ID).any():
         return None
+    # whether such a length is believed depends on the whole recording
+    if (spans.dur_ns[is_device_work(spans.kind)] > chrome_trace.LONG_WORK_NS).any():
+        return None
     # of several calls with one id the earliest counts, which may lie before
     by_other = work & ((spans.launch_row < 0) | (spans.kind[spans.launch_row] != Kind.RUNTIME))
     ids = np.concatenate([spans.correlation[work], spans.external_id[by_other]])

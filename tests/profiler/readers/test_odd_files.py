@@ -13,7 +13,7 @@ import pytest
 from stallscope.analyzers import analyze
 from stallscope.profiler.errors import InputError
 from stallscope.profiler.kinds import Kind
-from stallscope.profiler.readers import load
+from stallscope.profiler.readers import load, trace_window
 from stallscope.profiler.readers.ascend_table import canonical
 from support.events import call, count, kernel, op
 
@@ -121,6 +121,46 @@ def test_numbers_beyond_all_machines(tmp_path: Path, huge: str) -> None:
     assert session.timeline.origin_ns == 1_000_000
     again = load(session.save(tmp_path / "t.stallscope"))
     assert len(again.timeline) == 15
+
+
+def with_length(dur_us: float, at: int = 2) -> list[dict[str, Any]]:
+    """Five kernels, of which the one at this place says that it took so long."""
+    out = events()
+    kernels = [e for e in out if e["cat"] == "kernel"]
+    kernels[at]["dur"] = dur_us
+    return out
+
+
+@pytest.mark.parametrize("dur_us", [2**32 - 1, 3.6e9, 2.5e7])
+def test_a_kernel_that_lies_about_its_end(tmp_path: Path, dur_us: float) -> None:
+    """Others begin on its stream while it is said to run, and all of the recording is a sliver of it."""
+    path = written(tmp_path / "t.json", json.dumps(with_length(dur_us)))
+    session = load(path)
+    note = session.notes.get("invalid-duration")
+
+    assert note is not None and (note.count, note.first) == (1, "event 8: k2")
+    assert int(session.timeline.spans.end_ns.max()) < 1_000_000
+    assert count(session, "stream-overlap") == 0
+    assert (
+        trace_window.read_window(path, 60_000, 100_000) is None
+    )  # a part does not know how long the whole is
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        with_length(2.5e7, at=4),  # the last of its stream may run on
+        with_length(5e6),  # short enough to be true
+        [*with_length(2.5e7), op("late", 1e7, 5)],  # the recording is long as well
+        [{**e, "tid": i} if e["cat"] == "kernel" else e for i, e in enumerate(with_length(2.5e7))],
+    ],
+)
+def test_long_kernels_that_can_be_true(tmp_path: Path, trace: list[dict[str, Any]]) -> None:
+    for e in trace:
+        e.get("args", {}).pop("stream", None)
+    session = load(written(tmp_path / "t.json", json.dumps(trace)))
+    assert "invalid-duration" not in session.notes
+    assert int(session.timeline.spans.dur_ns.max()) >= 5 * 10**9
 
 
 # -- what is no trace --------------------------------------------------------------------------------
