@@ -75,11 +75,15 @@ def slow_calls(run: Run, track: int) -> npt.NDArray[np.intp]:
     long = (own >= OUTLIER_NS) & (own <= LONGEST_NS)
     if not long.any():
         return np.zeros(0, np.intp)
+    # only what may be called slow needs to know what is usual
+    named = np.zeros(len(run.timeline.strings), np.bool_)
+    named[spans.name[mine[long]]] = True
+    same = np.flatnonzero(named[spans.name[mine]])
+    mine, own, long = mine[same], own[same], long[same]
     up = spans.parent[mine]
     caller = np.where(up >= 0, spans.name[np.maximum(up, 0)], -1)
     label, first = kernels.group(spans.name[mine], caller, run.shape_codes[mine])
     counts = np.bincount(label)
-    # only what may be called slow needs to know what is usual
     asked = np.zeros(len(counts), np.bool_)
     asked[label[long]] = True
     asked &= counts >= MIN_SAMPLES

@@ -143,8 +143,7 @@ class HostCauses:
         cause[waits] = np.where(run.is_copy_call[waits], int(Cause.BLOCKING_COPY), int(Cause.SYNC))
         if not run.steps:
             cause[np.flatnonzero(places.is_waiting)] = Cause.SCHEDULER
-        if self.is_allocator.any():
-            cause[kernels.inherited(places.above, self.is_allocator) >= 0] = Cause.ALLOCATOR
+        cause[places.below(self.is_allocator)] = Cause.ALLOCATOR
         return cause
 
     @cached_property
@@ -169,10 +168,10 @@ class HostCauses:
         scheduling; False behind them for -1. Shape (n + 1,)."""
         places, parent = self.run.places, self.run.timeline.spans.parent
         out = np.append(places.is_waiting, False)
-        if not self.is_scheduling.any():
-            return out
         named = places.is_user | places.is_annotation
         rows = np.flatnonzero(named)
+        if not self.is_scheduling[rows].any():
+            return out
         above = kernels.inherited(places.above, named)[parent[rows]]
         schedules = np.zeros(len(out), np.bool_)
         own = schedules[rows] = self.is_scheduling[rows]

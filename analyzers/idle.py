@@ -352,18 +352,21 @@ class IdleAccount:
         cause = self.run.host_causes(track, row_of, begin, until)
         return _part(begin, until, gap[index], cause, row_of)
 
-    def heavy_ns(self, gap: Int32, activity: npt.NDArray[np.int8], row: Int32, dur: Int64) -> Int64:
+    def heavy_ns(
+        self, start: Int64, end: Int64, gap: Int32, activity: npt.NDArray[np.int8], row: Int32
+    ) -> Int64:
         """Per gap the host work of its heaviest place, where that is long and most of the gap; else 0."""
         run, length = self.run, self.view.gaps.dur_ns
         out = np.zeros(len(length), np.int64)
         long = length >= HEAVY_NS
         work = np.flatnonzero(_IS_HEAVY[activity] & long[gap])
-        sums = kernels.sums(gap[work], dur[work], len(length))
+        sums = kernels.sums(gap[work], end[work] - start[work], len(length))
         long &= (sums >= HEAVY_NS) & (2 * sums >= length)
         work = work[long[gap[work]]]
+        dur = end[work] - start[work]
         frame = run.places.frame_of[row[work]]
         label, first = kernels.group(gap[work], np.where(frame >= 0, run.timeline.spans.name[frame], -1))
-        np.maximum.at(out, gap[work[first]], kernels.sums(label, dur[work], len(first)))
+        np.maximum.at(out, gap[work[first]], kernels.sums(label, dur, len(first)))
         return np.where((out >= HEAVY_NS) & (2 * out >= length), out, 0)
 
     def blocks(self, track: int) -> WaitBlocks:
@@ -399,7 +402,7 @@ def _claimed(account: IdleAccount, columns: list[Any]) -> Pieces:
     start, end, gap, activity, row = columns
     limit = np.zeros(len(gaps), np.int64)
     block = np.full(len(gaps), -1, np.int32)
-    heavy = account.heavy_ns(gap, activity, row, end - start)
+    heavy = account.heavy_ns(start, end, gap, activity, row)
     once = np.zeros(len(gaps), bool)
     since = np.full(len(gaps), -(1 << 62), np.int64)
     host = np.flatnonzero(account.is_host)

@@ -29,6 +29,9 @@ FEW_LAUNCHES = 8
 PROFILER_STEP = "ProfilerStep#"
 """How the ranges of profiler steps begin, whatever kind a source gives them."""
 
+_SMALL_TREE = 64
+"""Rows below one row up to which they are gone through one by one."""
+
 SAMPLE_SUFFIX = ": Python samples"
 """What the name of a track with stack samples ends with."""
 
@@ -64,6 +67,23 @@ class Places:
     def nearest(self, rows: AnyRows, mask: npt.NDArray[np.bool_]) -> Rows:
         """For each row (-1 allowed) itself or its nearest ancestor inside `mask`, else -1."""
         return kernels.nearest(self.above, mask, rows).astype(np.intp, copy=False)
+
+    def below(self, mask: npt.NDArray[np.bool_]) -> Rows:
+        """The rows inside of `mask` and all below them, ascending."""
+        rows = np.flatnonzero(mask)
+        spans = self.timeline.spans
+        if len(rows) * 16 > len(spans) or self.above is not spans.parent:
+            return np.flatnonzero(kernels.inherited(self.above, mask)[:-1] >= 0)
+        found, top = [rows], rows
+        for after in range(1, _SMALL_TREE):  # what is below a row follows it
+            top = top[top + after < len(spans)]
+            at = top + after
+            inside = (spans.depth[at] > spans.depth[top]) & (spans.track[at] == spans.track[top])
+            top = top[inside]
+            if len(top) == 0:
+                return kernels.distinct(np.concatenate(found))
+            found.append(top + after)
+        return np.flatnonzero(kernels.inherited(self.above, mask)[:-1] >= 0)
 
     @cached_property
     def above(self) -> Int32:
@@ -162,13 +182,21 @@ class Places:
             found = frame[sampled]
             frame[lost] = np.where(found >= 0, found, sampled)
             lost = lost[frame[lost] < 0]
+        if self.above is self.timeline.spans.parent:  # what is above stands on the same track
+            lost = lost[self._has_python[self.timeline.spans.track[lost]]]
         if len(lost):
-            lined = kernels.inherited(self.above, self.has_line)[lost]
-            frame[lost] = lined
-            lost = lost[lined < 0]
+            frame[lost] = kernels.inherited(self.above, self.has_line)[lost]
+            lost = lost[frame[lost] < 0]
         if len(lost):
-            frame[lost] = kernels.inherited(self.above, self.is_python)[lost]
+            frame[lost] = self.nearest(lost, self.is_python)
         return frame
+
+    @cached_property
+    def _has_python(self) -> npt.NDArray[np.bool_]:
+        """Which tracks hold any Python rows. Shape (tracks,)."""
+        found = np.zeros(len(self.timeline.tracks), np.bool_)
+        found[self.timeline.spans.track[self.is_python]] = True
+        return found
 
     def operators(self, rows: AnyRows) -> Rows:
         return self.operator_of[rows].astype(np.intp)
