@@ -583,9 +583,14 @@ class Timeline:
             return self._named(self._told(test, self._used_names()))
         if isinstance(among, Kind):
             told = self._told(test, self._used_names(among))
-            found = self._named(told)
-            if told.any():
+            few = self._rows_of(among)
+            if few is None:
+                found = self._named(told)
                 found &= self.spans.kind == np.int8(among)
+                return found
+            found = np.zeros(len(self.spans), np.bool_)
+            if told.any():
+                found[few[told.take(self.spans.name.take(few))]] = True
             return found
         found = np.zeros(len(self.spans), np.bool_)
         rows = np.flatnonzero(among)
@@ -631,6 +636,17 @@ class Timeline:
             used[self.spans.name if kind is None else self.spans.name[self.of_kind(kind)]] = True
             self._names_of[kind] = used
         return self._names_of[kind]
+
+    def _rows_of(self, kind: Kind) -> Int32 | None:
+        """Rows of one kind, kept: the same kinds are asked for again and again. None for a quarter of all or more."""
+        if kind not in self._kinds:
+            rows = np.flatnonzero(self.spans.kind == np.int8(kind))
+            self._kinds[kind] = rows.astype(np.int32) if 4 * len(rows) < len(self.spans) else None
+        return self._kinds[kind]
+
+    @cached_property
+    def _kinds(self) -> dict[Kind, Int32 | None]:
+        return {}
 
     @cached_property
     def _names_of(self) -> dict[Kind | None, Bool]:
