@@ -8,7 +8,7 @@ from typing import Any
 from stallscope.analyzers.finding import Report
 from stallscope.analyzers.idle import IDLE_CLASSES
 from stallscope.analyzers.units import share
-from stallscope.exporters.base import plain
+from stallscope.exporters.base import MAX_SAFE_INTEGER, plain
 from stallscope.exporters.charts import (
     DEVICE_PARTS,
     HOST_TABLES,
@@ -18,7 +18,7 @@ from stallscope.exporters.charts import (
     device_parts,
     idle_totals,
 )
-from stallscope.exporters.html_text import Content, Markup, el, escape
+from stallscope.exporters.html_text import Content, Markup, el, escape, is_plain
 from stallscope.exporters.html_values import column_title, fact_text, phase_rows
 
 MAX_TABLE_ROWS = 300
@@ -188,10 +188,15 @@ def _table(id: str, rows: Sequence[dict[str, Any]]) -> Markup:
 
 
 def _cell(key: str, value: Any, numeric: bool) -> Markup:
-    """One cell. Tables hold ten thousand: what `el` would make is put together here."""
-    value = plain(value)
-    text = fact_text(key, value)
-    safe = escape(text)
+    """One cell. Tables hold ten thousand: what `el` would make is put together here, the usual first."""
+    if type(value) is int and numeric and -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER:
+        return Markup(f'<td class="num" data-v="{value}">{fact_text(key, value)}</td>')
+    if type(value) is str and is_plain(value):
+        text = safe = value
+    else:
+        value = plain(value)
+        text = fact_text(key, value)
+        safe = escape(text)
     if numeric:
         sort_by = f' data-v="{escape(repr(value))}"' if value is not None else ""
         return Markup(f'<td class="num"{sort_by}>{safe}</td>')

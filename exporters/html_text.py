@@ -41,9 +41,14 @@ def clean(text: str, longest: int = LONGEST_TEXT) -> str:
 _PLAIN = re.compile(r"[A-Za-z0-9 _.,:;%()\[\]{}/+*=#@|~-]{0,200}")
 
 
+def is_plain(text: str) -> bool:
+    """Whether a text is short and can stand in a page as it is."""
+    return _PLAIN.fullmatch(text) is not None
+
+
 def escape(text: str) -> Markup:
     """Text for element content or a quoted attribute."""
-    if _PLAIN.fullmatch(text):
+    if is_plain(text):
         return Markup(text)
     return Markup(html.escape(clean(str(text)), quote=True))
 
