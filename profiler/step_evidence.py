@@ -100,9 +100,21 @@ def phases(
 
 def _telling_rows(timeline: Timeline) -> Rows:
     """Operators that can tell a phase, by start."""
-    telling = timeline.match_names(lambda name: _TELLING.search(name) is not None, Kind.OPERATOR)
-    rows = np.flatnonzero(telling)
+    rows = np.flatnonzero(timeline.match_names(_tells, Kind.OPERATOR))
     return rows[np.argsort(timeline.spans.start_ns[rows], kind="stable")]
+
+
+def _tells(name: str) -> bool:
+    return _TELLING.search(name) is not None
+
+
+# a kernel calls itself by the first part of its name; the rest is template arguments
+def _decodes(name: str) -> bool:
+    return _DECODE_KERNEL.search(name[:_HEAD]) is not None
+
+
+def _prefills(name: str) -> bool:
+    return _PREFILL_KERNEL.search(name[:_HEAD]) is not None
 
 
 def _read(timeline: Timeline, rows: Rows) -> list[str]:
@@ -179,10 +191,8 @@ def _conclude(signs: list[str], causal: bool) -> Evidence | None:
 def _kernel_hints(timeline: Timeline, start_ns: Int64, end_ns: Int64) -> list[Evidence | None]:
     """What the names of attention kernels launched in each range tell; both kinds together are mixed."""
     hints = []
-    for pattern in (_DECODE_KERNEL, _PREFILL_KERNEL):
-        # a kernel calls itself by the first part of its name; the rest is template arguments
-        named = timeline.match_names(lambda name, p=pattern: p.search(name[:_HEAD]) is not None, Kind.KERNEL)
-        rows = np.flatnonzero(named)
+    for test in (_decodes, _prefills):
+        rows = np.flatnonzero(timeline.match_names(test, Kind.KERNEL))
         launch = timeline.spans.launch_row[rows]
         # what was launched before the recording belongs to none of its steps
         by = launch[launch >= 0] if (timeline.spans.launch_row >= 0).any() else rows

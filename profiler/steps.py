@@ -405,12 +405,13 @@ def _is_encoder(step: Step) -> bool:
 
 def _causal(timeline: Timeline, start: Int64, end: Int64) -> Mask:
     """Whether a module that generates text begins in each range."""
-    named = timeline.match_names(
-        lambda name: name.startswith(_MODULE) and step_evidence.is_causal_module(name),
-        Kind.PYTHON,
-    )
+    named = timeline.match_names(_is_causal, Kind.PYTHON)
     at = np.sort(timeline.spans.start_ns[named])
     return np.asarray(np.searchsorted(at, end) > np.searchsorted(at, start), np.bool_)
+
+
+def _is_causal(name: str) -> bool:
+    return name.startswith(_MODULE) and step_evidence.is_causal_module(name)
 
 
 # -- no host annotations ---------------------------------------------------------------------------

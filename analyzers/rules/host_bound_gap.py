@@ -53,6 +53,8 @@ class Limits:
 def check(run: Run, limits: Limits) -> Iterator[Finding]:
     """One finding per place, the costliest first."""
     for loss, devices in widest(_stalls(run, limits, number) for number in run.devices):
+        if loss.share < min(limits.min_share, limits.single_share):
+            continue  # of most places the gaps need not be known
         if loss.share >= (limits.min_share if len(loss.gaps) > 1 else limits.single_share):
             yield _finding(run, loss, devices)
 
