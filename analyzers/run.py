@@ -79,6 +79,7 @@ class Run:
         self._blocks: dict[int, waits.WaitBlocks] = {}
         self._captures: dict[int, IntervalSet] = {}
         self._contention: dict[int, IntervalSet] = {}
+        self._steady_spans: dict[int, int] = {}
         self._python_time: dict[int, IntervalSet] = {}
 
     # -- what there is -----------------------------------------------------------------------------
@@ -563,10 +564,13 @@ class Run:
 
     def steady_span_ns(self, view: DeviceView) -> int:
         """A device's span without the warm-up steps."""
-        if view.span_ns == 0:
-            return 0
-        away = intervals.union(*(np.concatenate(x) for x in zip(self._warm_up, self.unrecorded, strict=True)))
-        return view.span_ns - intervals.length(intervals.clip(away, view.first_ns, view.last_ns))
+        if view.device not in self._steady_spans:
+            away = intervals.union(
+                *(np.concatenate(x) for x in zip(self._warm_up, self.unrecorded, strict=True))
+            )
+            lost = intervals.length(intervals.clip(away, view.first_ns, view.last_ns))
+            self._steady_spans[view.device] = view.span_ns - lost if view.span_ns else 0
+        return self._steady_spans[view.device]
 
     @cached_property
     def unrecorded(self) -> IntervalSet:

@@ -373,8 +373,13 @@ class Spans:
         end.flags.writeable = False
         return end
 
+    @property
+    def is_frozen(self) -> bool:
+        """Whether the columns are what they will stay (`freeze`)."""
+        return not self.start_ns.flags.writeable
+
     def freeze(self) -> None:
-        """Times do not change any more: then the ends are computed only once."""
+        """The columns do not change any more: then what follows from them is computed only once."""
         self.start_ns, self.dur_ns = self.start_ns.view(), self.dur_ns.view()
         self.start_ns.flags.writeable = self.dur_ns.flags.writeable = False
 
@@ -511,7 +516,8 @@ class Timeline:
 
     def rows(self, *kinds: Kind) -> npt.NDArray[np.intp]:
         """Rows of the given kinds, in timeline order."""
-        return np.flatnonzero(self.of_kind(*kinds))
+        few = self._rows_of(kinds[0]) if len(kinds) == 1 and self.spans.is_frozen else None
+        return np.flatnonzero(self.of_kind(*kinds)) if few is None else few.astype(np.intp)
 
     def of_kind(self, *kinds: Kind) -> Bool:
         """Whether each row is of one of the kinds. Shape (n,)."""
@@ -634,6 +640,8 @@ class Timeline:
         if kind not in self._names_of:
             used = np.zeros(len(self.strings), np.bool_)
             used[self.spans.name if kind is None else self.spans.name[self.of_kind(kind)]] = True
+            if kind is not None and not self.spans.is_frozen:
+                return used
             self._names_of[kind] = used
         return self._names_of[kind]
 
@@ -641,7 +649,10 @@ class Timeline:
         """Rows of one kind, kept: the same kinds are asked for again and again. None for a quarter of all or more."""
         if kind not in self._kinds:
             rows = np.flatnonzero(self.spans.kind == np.int8(kind))
-            self._kinds[kind] = rows.astype(np.int32) if 4 * len(rows) < len(self.spans) else None
+            few = rows.astype(np.int32) if 4 * len(rows) < len(self.spans) else None
+            if not self.spans.is_frozen:
+                return few
+            self._kinds[kind] = few
         return self._kinds[kind]
 
     @cached_property
