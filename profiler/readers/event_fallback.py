@@ -19,6 +19,7 @@ from stallscope.profiler.ids import NO_ID, TEXT_ID_BASE, encode_id
 from stallscope.profiler.notes import Notes
 from stallscope.profiler.readers import trace_events
 from stallscope.profiler.readers.event_repair import (
+    IN_STRING,
     MAX_DEPTH,
     MAX_DIGITS,
     NONFINITE,
@@ -51,7 +52,7 @@ _MAX_FIRSTS = 64
 _SEPARATOR = re.compile(rb'\}\s*(,)\s*\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args)"')
 _BLANK = re.compile(rb"[ \t\r\n,]*")
 _SPACE = re.compile(rb"[ \t\r\n]*")
-_SCALAR = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[^,\]}\s"]+(?=[\s,\]}])', re.DOTALL)
+_SCALAR = re.compile(rb'"' + IN_STRING + rb'"|[^,\]}\s"]+(?=[\s,\]}])', re.DOTALL)
 _INTEGER = re.compile(rb"-?[0-9]+\Z")
 
 

@@ -12,11 +12,15 @@ Each repair is counted once per kind, with the place of the first.
 from __future__ import annotations
 
 import re
+import sys
 
 import msgspec
 
 from stallscope.profiler.notes import Notes, Severity
 
+IN_STRING = rb'[^"\\]*(?:\\.[^"\\]*)*' + (b"+" if sys.version_info >= (3, 11) else b"")
+"""What stands between quotes, as a pattern with DOTALL. Python 3.10 cannot be told to keep no way back for each escape,
+of which a text with millions of them takes 100 bytes apiece."""
 MAX_DEPTH = 96
 """Levels of a nested argument; deeper ones count as no value. The compiled core has the same limit."""
 _EVENT_KEYS = rb"ph|name|cat|pid|tid|ts|dur|id|id2|args|bp|s|tts|tdur|cname|sf|scope"
@@ -40,7 +44,7 @@ NONFINITE = re.compile(
 _WORD = re.compile(rb"(true|false|null|True|False|None|undefined)(?=[ \t\r\n,}\]]|$)")
 _WORDS = {b"True": b"true", b"False": b"false", b"None": b"null", b"undefined": b"null"}
 _LOST_CLOSING = re.compile(rb'[\w .$@#/()%-]{1,64}"\s*:')
-_BRACKETS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
+_BRACKETS = re.compile(rb'"' + IN_STRING + rb'(?:"|\\?\Z)|[\[\]{}]', re.DOTALL)
 MAX_DIGITS = 4000
 _LOST_OPENING = re.compile(rb'([^",{}\[\]\\\r\n]+)"(?=\s*[,}\]])')
 _BARE = re.compile(rb"[^,{}\[\]\"\r\n]*")
@@ -538,9 +542,9 @@ def is_strict(text: bytes) -> bool:
     return True
 
 
-def nested_end(text: bytes, at: int = 0) -> tuple[int, int]:
+def nested_end(text: bytes, at: int = 0, most: int = 1 << 62) -> tuple[int, int]:
     """Behind the list or object at `at`, and how deep it nests. 0: it goes on behind the text; -1: a bracket
-    is closed by one of the other kind."""
+    is closed by one of the other kind, or it nests deeper than `most`."""
     closing: list[bytes] = []
     deepest = 0
     for match in _BRACKETS.finditer(text, at):
@@ -548,6 +552,8 @@ def nested_end(text: bytes, at: int = 0) -> tuple[int, int]:
         if token in (b"{", b"["):
             closing.append(b"}" if token == b"{" else b"]")
             deepest = max(deepest, len(closing))
+            if deepest > most:
+                return -1, deepest
         elif token in (b"}", b"]"):
             if closing.pop() != token:
                 return -1, deepest

@@ -31,7 +31,7 @@ from stallscope.profiler.errors import InputError
 from stallscope.profiler.ids import NO_ID
 from stallscope.profiler.notes import Notes
 from stallscope.profiler.readers import source
-from stallscope.profiler.readers.event_repair import Mender, is_strict, nested_end
+from stallscope.profiler.readers.event_repair import IN_STRING, Mender, is_strict, nested_end
 from stallscope.profiler.room import Room
 from stallscope.profiler.timeline import ARG_JSON, NO_TIME, ArgStore, Int32, Int64, StringTable
 
@@ -40,6 +40,8 @@ WANTED_KEYS = ("correlation", "External id")
 TEXT_BUDGET = 128 << 20
 """Bytes of distinct texts kept in memory; argument texts beyond go to a temporary file."""
 _MAX_META = 32 << 20
+_MAX_NESTING = 10_000
+"""Facts beside the event list that nest deeper are none."""
 
 
 @dataclass(frozen=True)
@@ -341,8 +343,8 @@ def _engine(notes: Notes, part: Part | None, isa: str = "") -> Engine:
 # -- the text around the event lists ---------------------------------------------------------------
 
 _BLANK = re.compile(rb"[ \t\r\n,\0]*(?:\xef\xbb\xbf[ \t\r\n,\0]*)*")
-_KEY = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"\s*:\s*(?=[^\s])', re.DOTALL)
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_KEY = re.compile(rb'"(' + IN_STRING + rb')"\s*:\s*(?=[^\s])', re.DOTALL)
+_STRING = re.compile(rb'"' + IN_STRING + rb'"', re.DOTALL)
 _SCALAR = re.compile(rb"[^,}\]\s]+(?=[,}\]\s])")
 # The quote before the key is lost where the value before it ends in a backslash (paths of Windows).
 _EVENTS = re.compile(rb'\btraceEvents"\s*:\s*\[')
@@ -547,7 +549,7 @@ def _value_end(data: bytes, at: int) -> int | None:
         match = _STRING.match(data, at)
         return match.end() if match else None
     if head in (b"{", b"["):
-        return nested_end(data, at)[0] or None
+        return nested_end(data, at, _MAX_NESTING)[0] or None
     match = _SCALAR.match(data, at)
     if match is None and data[at : at + 1] in (b",", b"}", b"]"):
         return -1

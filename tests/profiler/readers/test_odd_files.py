@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stallscope.analyzers import analyze
 from stallscope.profiler.errors import InputError
 from stallscope.profiler.kinds import Kind
 from stallscope.profiler.readers import load, trace_window
 from stallscope.profiler.readers.ascend_table import canonical
+from stallscope.profiler.readers.event_repair import IN_STRING
 from support.events import call, count, kernel, op
 
 
@@ -161,6 +165,29 @@ def test_long_kernels_that_can_be_true(tmp_path: Path, trace: list[dict[str, Any
     session = load(written(tmp_path / "t.json", json.dumps(trace)))
     assert "invalid-duration" not in session.notes
     assert int(session.timeline.spans.dur_ns.max()) >= 5 * 10**9
+
+
+# -- without end -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("levels", [11_000, 200_000])
+@pytest.mark.parametrize("opening", ['{"a":', "["])
+def test_facts_that_nest_without_end_are_passed_over(tmp_path: Path, levels: int, opening: str) -> None:
+    text = '{"m": ' + opening * levels + ', "traceEvents": ' + json.dumps(events()) + "}"
+    session = load(written(tmp_path / "t.json", text))
+    assert len(session.timeline) == 15 and count(session, "bad-metadata") >= 1
+
+
+@given(st.text('"\\ab\n', max_size=12).map(str.encode))
+def test_a_string_ends_at_its_first_bare_quote(text: bytes) -> None:
+    end = next((i for i in range(len(text)) if text[i : i + 1] == b'"' and _escapes(text, i) % 2 == 0), None)
+    found = re.match(rb"(" + IN_STRING + rb')"', text, re.DOTALL)
+    assert (found[1] if found else None) == (None if end is None else text[:end])
+
+
+def _escapes(text: bytes, at: int) -> int:
+    """How many backslashes stand right before a byte."""
+    return len(text[:at]) - len(text[:at].rstrip(b"\\"))
 
 
 # -- what is no trace --------------------------------------------------------------------------------
