@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stallscope.profiler import intervals
+from stallscope.profiler import intervals, kernels
 from stallscope.profiler.device import DeviceView
 from stallscope.profiler.kinds import HOST_CALLS
 from stallscope.profiler.timeline import Int64
@@ -108,7 +108,7 @@ def pressure(run: Run, view: DeviceView) -> Pressure:
 def _waited(run: Run, view: DeviceView, calls: Any) -> int:
     """What the launching threads waited for the device while it was busy."""
     total = 0
-    for track in np.unique(run.timeline.spans.track[calls]).tolist():
+    for track in kernels.distinct(run.timeline.spans.track[calls]).tolist():
         rows = run.timeline.track_rows(track)
         waits = rows.start + np.flatnonzero(run.is_wait[rows])
         spans = run.timeline.spans
@@ -122,7 +122,7 @@ def _balance(run: Run, view: DeviceView, calls: Any) -> float:
     active = run.timeline.of_kind(*HOST_CALLS)
     active &= ~run.is_wait
     active &= ~run.places.is_waiting
-    for track in np.unique(run.timeline.spans.track[calls]).tolist():
+    for track in kernels.distinct(run.timeline.spans.track[calls]).tolist():
         segments = run.segments(track)
         low = int(np.searchsorted(segments.end_ns, view.first_ns, side="right"))
         high = int(np.searchsorted(segments.start_ns, view.last_ns))
@@ -149,7 +149,7 @@ def table(run: Run) -> list[dict[str, Any]]:
                 "device": found.device,
                 "launches": len(found.launch_ns),
                 "median_delay_ns": found.median_delay_ns,
-                "p99_delay_ns": int(np.quantile(found.delay_ns, 0.99)),
+                "p99_delay_ns": int(kernels.quantile(found.delay_ns, 0.99)),
                 "tklqt_ns": found.tklqt_ns,
                 "median_kernel_ns": found.median_kernel_ns,
                 "max_queue_depth": int(depth.max()),

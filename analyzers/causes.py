@@ -23,7 +23,7 @@ from stallscope.analyzers.losses import (
 )
 from stallscope.analyzers.pricing import price, without_times
 from stallscope.analyzers.units import count, duration, share
-from stallscope.profiler import intervals
+from stallscope.profiler import intervals, kernels
 from stallscope.profiler.intervals import IntervalSet
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _times(run: Run, loss: Loss, cause: Cause) -> dict[int, IntervalSet]:
     """When each launching thread was in the cause, whether its device was idle meanwhile or not."""
     account, causes, spans = loss.account, run.host_causes, run.timeline.spans
     out = {}
-    for track in np.unique(account.track[loss.gaps]).tolist():
+    for track in kernels.distinct(account.track[loss.gaps]).tolist():
         if cause in (Cause.GARBAGE_COLLECTION, Cause.COMPILE):
             out[track] = causes.set_of("gc" if cause == Cause.GARBAGE_COLLECTION else "compile", track)
         elif cause == Cause.CONTENTION:
@@ -124,7 +124,7 @@ def _times(run: Run, loss: Loss, cause: Cause) -> dict[int, IntervalSet]:
             asked = np.zeros(len(account.view.gaps), np.bool_)
             asked[loss.gaps] = True
             mine = index.inside(asked & (account.track == track), index.of(cause))
-            rows_of = np.unique(pieces.row[mine][pieces.row[mine] >= 0])
+            rows_of = kernels.distinct(pieces.row[mine][pieces.row[mine] >= 0])
             # of the spans themselves only what lies between two steps is the scheduler's
             whole = intervals.union(spans.start_ns[rows_of], spans.end_at(rows_of))
             out[track] = intervals.intersect(whole, run.between_steps) if run.steps else whole

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallscope.analyzers.finding import Evidence
-from stallscope.profiler import intervals
+from stallscope.profiler import intervals, kernels
 from stallscope.profiler.kinds import Kind
 from stallscope.profiler.timeline import Bool, Int64
 
@@ -137,7 +137,7 @@ class Communication:
     def _places(self) -> list[tuple[int, int]]:
         """Rank and device of every track with collectives."""
         tracks = self.run.timeline.tracks
-        used = np.unique(self.run.timeline.spans.track[self.rows]).tolist()
+        used = kernels.distinct(self.run.timeline.spans.track[self.rows]).tolist()
         return sorted({(tracks[t].rank, tracks[t].device) for t in used})
 
     def _on(self, rows: Rows, key: tuple[int, int]) -> Bool:
@@ -244,7 +244,7 @@ class Communication:
                 continue
             open_ = np.flatnonzero((split.wait_ns < 0) & (rank_of == rank.get("rank", -1)))
             by_name: dict[str, Rows] = {}
-            for code in np.unique(spans.name[self.rows[open_]]).tolist():
+            for code in kernels.distinct(spans.name[self.rows[open_]]).tolist():
                 by_name[timeline.strings[code]] = open_[spans.name[self.rows[open_]] == code]
             for entry in entries:
                 found = by_name.get(str(entry.get("name")))
@@ -367,7 +367,7 @@ class Communication:
         """Per rank, the time in which any data task ran over the sum of their times: what of a saving arrives."""
         moved, spans, out = self.transfers, self.run.timeline.spans, {}
         ranks = np.array([t.rank for t in self.run.timeline.tracks], np.int64)[spans.track[moved.rows]]
-        for rank in np.unique(ranks).tolist():
+        for rank in kernels.distinct(ranks).tolist():
             rows = moved.rows[ranks == rank]
             any_ = intervals.length(intervals.union(spans.start_ns[rows], spans.end_at(rows)))
             out[rank] = any_ / max(int(moved.dur_ns[ranks == rank].sum()), 1)
@@ -393,7 +393,7 @@ class Communication:
         ranks = np.array([t.rank for t in self.run.timeline.tracks], np.int64)[
             self.run.timeline.spans.track[moved.rows]
         ]
-        large = np.flatnonzero((moved.bytes >= LARGE_BYTES) & ~np.isin(ranks, list(told)))
+        large = np.flatnonzero((moved.bytes >= LARGE_BYTES) & ~kernels.among(ranks, list(told)))
         table = np.stack([ranks[large], moved.transport[large], moved.source[large], moved.target[large]])
         keys, at = np.unique(table, axis=1, return_inverse=True)
         for k in range(keys.shape[1]):

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallscope.analyzers.models.attribution import call_costs, operator_rows
-from stallscope.profiler.kernels import group
+from stallscope.profiler.kernels import distinct, group
 from stallscope.profiler.kinds import Kind, is_kernel_launch
 from stallscope.profiler.notes import Note
 from stallscope.profiler.session import Session
@@ -287,7 +287,7 @@ class _Eager:
             spans = self.timeline.spans
             rows = self.timeline.rows(Kind.KERNEL, Kind.COLLECTIVE)
             self._streams = []
-            for track in np.unique(spans.track[rows]).tolist():
+            for track in distinct(spans.track[rows]).tolist():
                 mine = rows[spans.track[rows] == track]
                 self._streams.append((spans.name[mine], mine))
         return self._streams

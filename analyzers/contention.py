@@ -52,7 +52,7 @@ def stolen_time(run: Run, track: int) -> IntervalSet:
     own = EMPTY
     if len(slow):
         long = _long(segments)
-        own = segments.only(long[np.isin(segments.row[long], slow)])
+        own = segments.only(long[kernels.among(segments.row[long], slow)])
     locked = lock_time(run, track)
     if len(locked[0]) == 0:
         return own

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from stallscope.profiler import kernels
 from stallscope.profiler.kinds import Kind
 from stallscope.profiler.timeline import Int32, Int64
 
@@ -38,7 +39,7 @@ def earlier_kernels(work: Work, calls: Calls) -> dict[int, int]:
     rows = work.attribution.device_rows
     rows = rows[work.timeline.of_kind(Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET)[rows]]
     stretches = []
-    for track in np.unique(spans.track[rows]).tolist():
+    for track in kernels.distinct(spans.track[rows]).tolist():
         mine = rows[spans.track[rows] == track]
         linked = spans.launch_row[mine] >= 0
         first = int(np.argmax(linked)) if linked.any() else 0

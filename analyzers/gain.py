@@ -15,7 +15,7 @@ import numpy as np
 from stallscope.analyzers.registry import NotAnalysable
 from stallscope.analyzers.replay import MAX_ERROR, Change
 from stallscope.analyzers.units import share
-from stallscope.profiler import intervals
+from stallscope.profiler import intervals, kernels
 from stallscope.profiler.intervals import IntervalSet
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _operators_of(run: Run, rows: list[int]) -> list[tuple[int, IntervalSet, flo
     launch = spans.launch_row[np.array(rows, np.intp)].astype(np.intp)
     launch = launch[(launch >= 0) & ~run.is_graph_launch[np.maximum(launch, 0)]]
     outer = run.places.outer_operators(launch)
-    all_launches = np.unique(spans.launch_row[run.whole.rows])
+    all_launches = kernels.distinct(spans.launch_row[run.whole.rows])
     every, count = np.unique(
         run.places.outer_operators(all_launches[all_launches >= 0].astype(np.intp)), return_counts=True
     )
@@ -80,7 +80,7 @@ def _operators_of(run: Run, rows: list[int]) -> list[tuple[int, IntervalSet, flo
     alone = mine[mine_count == count[np.searchsorted(every, mine)]] if len(every) else mine[:0]
     return [
         (track, intervals.union(spans.start_ns[at], spans.end_at(at)), 0.0)
-        for track in np.unique(spans.track[alone]).tolist()
+        for track in kernels.distinct(spans.track[alone]).tolist()
         if len(at := alone[spans.track[alone] == track])
     ]
 

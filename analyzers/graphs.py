@@ -109,7 +109,9 @@ class GraphUse:
         joins = {int(r) for r in replay.calls[replay.wait_op < 0]}
         groups = []
         for use in uses:
-            launches = np.union1d(use.replays, use.between) if between_replays else use.launches
+            launches = (
+                kernels.distinct(np.append(use.replays, use.between)) if between_replays else use.launches
+            )
             groups.append(tuple(int(r) for r in launches if int(r) in joins))
         return Change(as_graph=[g for g in groups if len(g) > 1])
 
@@ -117,12 +119,12 @@ class GraphUse:
         """Idle time of all devices from the first kernel of each of these steps to that of the next step."""
         view = self.run.whole
         step = self.run.step_of_row[view.rows]
-        known = np.unique(step[step >= 0])
+        known = kernels.distinct(step[step >= 0])
         first = np.array([int(view.start_ns[np.argmax(step == s)]) for s in known], np.int64)
         order = np.argsort(first)
         first, known = first[order], known[order]
         stop = np.append(first[1:], view.last_ns)
-        mine = np.isin(known, [u.step for u in uses])
+        mine = kernels.among(known, [u.step for u in uses])
         inside = intervals.union(first[mine], stop[mine])
         idle = intervals.complement(view.busy, view.first_ns, view.last_ns)
         return intervals.length(intervals.intersect(idle, inside))

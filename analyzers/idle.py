@@ -295,7 +295,7 @@ class IdleAccount:
         timeline, spans = self.run.timeline, self.run.timeline.spans
         home = {
             (timeline.tracks[t].rank, timeline.tracks[t].device)
-            for t in np.unique(spans.track[self.view.rows])
+            for t in kernels.distinct(spans.track[self.view.rows])
         }
         rows = timeline.rows(Kind.DEVICE_WAIT)
         mine = np.array([(t.rank, t.device) in home for t in timeline.tracks], bool)
@@ -318,7 +318,7 @@ class IdleAccount:
         if len(host) == 0:
             return []
         out = [self._launches(host)]
-        for track in np.unique(self.track[host]).tolist():
+        for track in kernels.distinct(self.track[host]).tolist():
             mine = host[self.track[host] == track]
             out.append(self._activity(track, mine, self.view.gaps.start_ns[mine], self.host_end_ns[mine]))
         return out

@@ -91,7 +91,7 @@ class Loss:
             return out
         run, (gaps, lengths) = self.account.run, self._by_gap
         phase, names = run.phase_codes(self.account.host_end_ns[gaps])
-        for code in np.unique(phase[phase >= 0]).tolist():
+        for code in kernels.distinct(phase[phase >= 0]).tolist():
             out[names[code]] = int(lengths[phase == code].sum())
         return dict(sorted(out.items()))
 

@@ -437,13 +437,15 @@ class Npu:
         if len(counters) == 0:
             return np.zeros(0, np.int64), np.zeros(0)
         wanted = [
-            c for c in np.unique(counters.name).tolist() if self.timeline.strings[int(c)].startswith(name)
+            c
+            for c in kernels.distinct(counters.name).tolist()
+            if self.timeline.strings[int(c)].startswith(name)
         ]
         views = self.run.devices[number]
-        ranks = {tracks[int(t)].rank for t in np.unique(self.timeline.spans.track[views.rows])}
-        devices = {tracks[int(t)].device for t in np.unique(self.timeline.spans.track[views.rows])}
+        ranks = {tracks[int(t)].rank for t in kernels.distinct(self.timeline.spans.track[views.rows])}
+        devices = {tracks[int(t)].device for t in kernels.distinct(self.timeline.spans.track[views.rows])}
         here = np.array([t.rank in ranks and max(t.device, 0) in devices for t in tracks] + [False])
-        rows = np.flatnonzero(np.isin(counters.name, wanted) & here[counters.track])
+        rows = np.flatnonzero(kernels.among(counters.name, wanted) & here[counters.track])
         rows = rows[np.argsort(counters.time_ns[rows], kind="stable")]
         return counters.time_ns[rows], counters.value[rows]
 
@@ -505,7 +507,7 @@ class Npu:
         return out
 
     def _work_group(self, rows: Rows) -> Group | None:
-        codes = np.unique(self._group_of_row[rows])
+        codes = kernels.distinct(self._group_of_row[rows])
         return self.run.work.groups[int(codes[0])] if len(codes) == 1 and codes[0] >= 0 else None
 
     def operator_of(self, row: int) -> str:

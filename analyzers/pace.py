@@ -42,7 +42,7 @@ class Pace:
     def limit_ns(self) -> Int64:
         """Per gap, the length from which it is a stall of its launching thread. Shape (g,)."""
         out = np.full(len(self.account.view.gaps), STALL_CEILING_NS, np.int64)
-        for track in np.unique(self.account.track[self.account.is_host]).tolist():
+        for track in kernels.distinct(self.account.track[self.account.is_host]).tolist():
             out[self.account.track == track] = self._limit(track)
         return out
 

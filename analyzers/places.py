@@ -129,7 +129,7 @@ class Places:
         """The innermost sampled frame of the same thread in the middle of each row, else -1."""
         spans = self.timeline.spans
         out = np.full(len(rows), -1, np.intp)
-        for track in np.unique(spans.track[rows]).tolist():
+        for track in kernels.distinct(spans.track[rows]).tolist():
             found = self.samples(track)
             if found is None or len(found.row) == 0:
                 continue

@@ -86,7 +86,7 @@ def without_stalls(run: Run, loss: Loss, places: Rows) -> Change:
     (allocation, loading, waits) is theirs and stays."""
     account, spans = loss.account, run.timeline.spans
     cuts = []
-    for track in np.unique(account.track[loss.gaps]).tolist():
+    for track in kernels.distinct(account.track[loss.gaps]).tolist():
         mine = loss.gaps[account.track[loss.gaps] == track]
         until = account.host_end_ns[mine]
         begin = np.minimum(_call_before(run, track, until), account.view.gaps.start_ns[mine])
@@ -125,12 +125,12 @@ def without_waits(run: Run, blocks: WaitBlocks, chosen: Rows) -> Change:
         intervals.union(blocks.start_ns[chosen], blocks.end_ns[chosen] + 1), spans.start_ns[waits]
     )
     waits = waits[inside]
-    outer = np.unique(run.places.calling_operators(waits))
+    outer = kernels.distinct(run.places.calling_operators(waits))
     outer = outer[outer >= 0]
     calls = rows.start + np.flatnonzero((run.is_launch | run.is_wait)[rows])
-    calls = calls[np.isin(run.places.calling_operators(calls), outer)]
+    calls = calls[kernels.among(run.places.calling_operators(calls), outer)]
     launch = spans.launch_row[run.whole.rows]
-    gone = run.whole.rows[np.isin(launch, np.concatenate([waits, calls]))]
+    gone = run.whole.rows[kernels.among(launch, np.concatenate([waits, calls]))]
     times = intervals.union(spans.start_ns[outer], spans.end_at(outer))
     return Change(
         no_wait={int(r) for r in np.concatenate([waits, calls])},

@@ -127,7 +127,7 @@ class Replay:
         linked = spans.launch_row[self.ops]
         linked = linked[linked >= 0]
         chosen[linked] = True
-        asked = np.unique(submitters(spans, linked))
+        asked = kernels.distinct(submitters(spans, linked))
         chosen[asked[spans.kind[asked] == Kind.QUEUE]] = True
         rows = np.flatnonzero(chosen)
         rows = (
@@ -159,7 +159,7 @@ class Replay:
         n = len(self.calls)
         self.prev_call = np.full(n, NONE, np.int64)
         self.host_from = self.call_start.copy()
-        for track in np.unique(self.call_track):
+        for track in kernels.distinct(self.call_track):
             mine = np.flatnonzero(self.call_track == track)
             self.prev_call[mine[1:]] = mine[:-1]
             self.host_from[mine[1:]] = np.minimum(self.call_end[mine[:-1]], self.call_start[mine[1:]])
@@ -198,11 +198,11 @@ class Replay:
         asking = np.sort(self.ask_call[passed_on])
         by_ask = passed_on[np.argsort(self.ask_call[passed_on], kind="stable")]
         track = self.call_track[asking]
-        for own in np.unique(track).tolist():
+        for own in kernels.distinct(track).tolist():
             askers = asking[track == own]
             workers = by_ask[track == own]
             calls = np.flatnonzero(self.call_track == own)
-            calls = calls[~np.isin(calls, askers)]
+            calls = calls[~kernels.among(calls, askers)]
             at = np.searchsorted(askers, calls) - 1
             calls, last = calls[at >= 0], workers[at[at >= 0]]
             lag = self.call_start[calls] - self.call_end[last]
@@ -216,9 +216,9 @@ class Replay:
     @cached_property
     def known_tracks(self) -> set[int]:
         """Threads whose order is known: the leading one, and those that only make the calls it asks for."""
-        passing = np.unique(self.call_track[self.ask_call >= 0]).tolist()
+        passing = kernels.distinct(self.call_track[self.ask_call >= 0]).tolist()
         alone = [t for t in passing if (self.ask_call[self.call_track == t] >= 0).all()]
-        asked = self.ask_call[np.isin(self.call_track, alone) & (self.ask_call >= 0)]
+        asked = self.ask_call[kernels.among(self.call_track, alone) & (self.ask_call >= 0)]
         return {self.main_track} | (
             set(alone) if (self.call_track[asked] == self.main_track).all() else set()
         )
@@ -238,7 +238,7 @@ class Replay:
     def _waits_for_work(self) -> npt.NDArray[np.bool_]:
         """Calls of a second thread before which it had nothing recorded: it waited for the main thread."""
         out = np.zeros(len(self.calls), bool)
-        for track in np.unique(self.call_track[self.call_track != self.main_track]):
+        for track in kernels.distinct(self.call_track[self.call_track != self.main_track]):
             mine = np.flatnonzero(self.call_track == track)
             rows = np.arange(
                 self.timeline.track_rows(int(track)).start, self.timeline.track_rows(int(track)).stop
@@ -257,7 +257,7 @@ class Replay:
         self.nth = np.zeros(n, np.int64)
         self.stream_of = np.zeros(n, np.int64)
         self._stream_ops: list[npt.NDArray[np.intp]] = []
-        for number, stream in enumerate(np.unique(track)):
+        for number, stream in enumerate(kernels.distinct(track)):
             mine = np.flatnonzero(track == stream)
             self.prev_op[mine[1:]] = mine[:-1]
             self.nth[mine] = np.arange(len(mine))
@@ -382,7 +382,7 @@ class Replay:
         busy = intervals.covered(self.run.whole.busy, self.call_start, self.call_end)
         launching = np.zeros(len(self.calls), bool)
         launching[self.op_call[self.op_call >= 0]] = True
-        for name in np.unique(names[launching & ~sync]):
+        for name in kernels.distinct(names[launching & ~sync]):
             if is_graph_launch(self.timeline.strings[int(name)]):
                 continue
             mine = np.flatnonzero((names == name) & launching & (self.wait_op < 0))
@@ -518,7 +518,7 @@ class Replay:
         if len(calls) < 2:
             return
         first, rest = calls[0], calls[1:]
-        op_call[np.isin(op_call, rest)] = first
+        op_call[kernels.among(op_call, rest)] = first
         asked = self.ask_call[rest]
         for gone in (np.array(rest), asked[(asked >= 0) & (asked != self.ask_call[first])]):
             host[gone] = 0
@@ -539,7 +539,7 @@ class Replay:
             wait_lag[waits] = _typical(wait_lag[waits], 2_000)
         if change.as_graph:
             graphed = {int(self._position[r]) for group in change.as_graph for r in group[1:]}
-            inside = np.isin(self.op_call, list(graphed))
+            inside = kernels.among(self.op_call, list(graphed))
             # inside a graph the next kernel follows at the device's own pace
             stream_lag[inside] = np.minimum(stream_lag[inside], min(self.typical_stream_lag, GRAPH_GAP_NS))
             launch_lag[inside] = 0

@@ -77,7 +77,7 @@ def _sync_losses(run: Run, account: IdleAccount, implicit: bool) -> list[Loss]:
     found = block_pieces(run, account, Cause.SYNC)
     keep = (found.operator >= 0) == implicit
     if run.blocking.active:  # LN402
-        keep &= ~np.isin(found.row, run.blocking.syncs)
+        keep &= ~kernels.among(found.row, run.blocking.syncs)
     found = found.where(keep)
     return losses(run, account, found.chosen, found.row, found.code)
 

@@ -60,7 +60,7 @@ def _phase(run: Run, series: PhaseSeries) -> Row:
         "total_ns": int(series.length_ns.sum()),
         "step_time_ns": step_time_ns(run, series),
         "median_ns": median,
-        "p99_ns": int(np.quantile(steady, 0.99)),
+        "p99_ns": int(kernels.quantile(steady, 0.99)),
         "min_ns": int(steady.min()),
         "max_ns": int(steady.max()),
         "variation": round(float(steady.std() / steady.mean()), 4) if steady.mean() else 0.0,
@@ -127,7 +127,7 @@ def waits(run: Run) -> list[Row]:
     claimed = _claimed_idle(run)
     for track in run.host_tracks:
         blocks = run.wait_blocks(track)
-        for key in np.unique(blocks.key).tolist():
+        for key in kernels.distinct(blocks.key).tolist():
             mine = np.flatnonzero(blocks.key == key)
             at = int(mine[np.argmax(blocks.wait_ns[mine])])
             beside = int(intervals.covered(idle, blocks.start_ns[mine], blocks.end_ns[mine]).sum())
@@ -203,7 +203,7 @@ def _delay_per_step(run: Run, series: PhaseSeries) -> Int64:
     out = np.zeros(len(series.steps), np.int64)
     for found in run.pressure.values():
         at = run.step_index(series, found.launch_ns)
-        for k in np.unique(at[at >= 0]).tolist():
+        for k in kernels.distinct(at[at >= 0]).tolist():
             out[k] = max(out[k], int(np.median(found.delay_ns[at == k])))
     return out
 

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from stallscope.analyzers.environment import variable
 from stallscope.analyzers.idle import IdleAccount
 from stallscope.analyzers.units import duration, share
+from stallscope.profiler import kernels
 from stallscope.profiler.kinds import Kind
 from stallscope.profiler.links import submitters
 from stallscope.profiler.timeline import Int64
@@ -94,7 +95,7 @@ class TaskQueue:
         rows = timeline.rows(Kind.QUEUE)
         rows = rows[spans.launch_row[rows] >= 0]
         launches = spans.launch_row[self.account.view.rows]
-        used = np.unique(spans.track[launches[launches >= 0]])
+        used = kernels.distinct(spans.track[launches[launches >= 0]])
         homes = {(timeline.tracks[t].rank, timeline.tracks[t].process) for t in used}
         mine = np.array([(t.rank, t.process) in homes for t in timeline.tracks] or [False], bool)
         rows = rows[mine[spans.track[rows]]]

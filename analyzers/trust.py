@@ -16,7 +16,7 @@ import numpy as np
 
 from stallscope.analyzers.idle import Cause
 from stallscope.analyzers.units import duration, share
-from stallscope.profiler import intervals
+from stallscope.profiler import intervals, kernels
 from stallscope.profiler.device import BEFORE_RECORDING
 from stallscope.profiler.ids import NO_ID
 from stallscope.profiler.kinds import HOST_CALLS
@@ -174,7 +174,7 @@ class Trust:
         """Whether anything in the recording could tie device work to the host: calls, and numbers or arrows."""
         timeline, rows = self.run.timeline, self.run.whole.rows
         flows = timeline.flows
-        arrows = np.isin(flows.to_row, rows) & (flows.from_row >= 0)
+        arrows = kernels.among(flows.to_row, rows) & (flows.from_row >= 0)
         numbers = timeline.spans.correlation[rows] != NO_ID
         return len(timeline.rows(*HOST_CALLS)) > 0 and bool(numbers.any() or arrows.any())
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from stallscope.profiler import kinds
+from stallscope.profiler import kernels, kinds
 from stallscope.profiler.kinds import Kind
 from stallscope.profiler.links import submitters
 from stallscope.profiler.timeline import Bool, Int32, Int64
@@ -77,7 +77,9 @@ def wait_blocks(run: Run, track: int) -> WaitBlocks:
     outer = np.where(around >= 0, around, waits)
     start, end = spans.start_ns[outer], np.maximum(spans.end_at(outer), spans.end_at(waits))
     launches = rows.start + np.flatnonzero((run.is_launch & ~run.is_copy_call)[rows])
-    launches = launches[~np.isin(run.places.calling_operators(launches), outer)]
+    waited = np.zeros(len(spans) + 1, np.bool_)  # the last is for no operator
+    waited[outer] = True
+    launches = launches[~waited[run.places.calling_operators(launches)]]
     before = np.searchsorted(spans.start_ns[launches], start, side="left")
     first = np.ones(len(waits), bool)
     first[1:] = (before[1:] != before[:-1]) | (start[1:] - end[:-1] > TOGETHER_NS)
@@ -140,10 +142,10 @@ def _once_a_step(run: Run, row: Rows, operator: Rows, key: Int64) -> Bool:
     out = np.zeros(len(row), bool)
     if not run.steps:
         return out
-    for k in np.unique(key):
+    for k in kernels.distinct(key):
         mine = key == k
         inside = steps[mine]
-        distinct = max(len(np.unique(inside[inside >= 0])), 1 if (inside < 0).any() else 0)
+        distinct = max(len(kernels.distinct(inside[inside >= 0])), 1 if (inside < 0).any() else 0)
         # between steps there is no step to count by: compare with the number of steps in all
         expected = distinct if (inside >= 0).any() else len(run.steps)
         out[mine] = bool((operator[mine] >= 0).all()) and int(mine.sum()) <= 1.3 * expected + 1

@@ -10,7 +10,7 @@ import numpy as np
 from stallscope.analyzers.registry import NotAnalysable
 from stallscope.analyzers.replay import MAX_ERROR, Change, Replay
 from stallscope.analyzers.run import Run
-from stallscope.profiler import intervals
+from stallscope.profiler import intervals, kernels
 from stallscope.profiler.errors import OptionError
 from stallscope.profiler.intervals import IntervalSet
 from stallscope.profiler.kinds import HOST_CALLS
@@ -61,7 +61,7 @@ class WhatIf:
         low, high = -(1 << 60), 1 << 60
         everywhere = (np.array([low], np.int64), np.array([high], np.int64))
         rows = self.run.timeline.rows(*HOST_CALLS)
-        tracks = {int(t) for t in np.unique(self.run.timeline.spans.track[rows])}
+        tracks = {int(t) for t in kernels.distinct(self.run.timeline.spans.track[rows])}
         return Change(host_cuts=[(track, everywhere, factor) for track in tracks])
 
     def speed_up(self, pattern: str, factor: float) -> Change:

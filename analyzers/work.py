@@ -193,7 +193,7 @@ class Work:
         """Work whose launch was lost is of the phase of what was launched before and after it on its stream."""
         spans, none = self.timeline.spans, len(self.phase_names) - 1
         rows = self.attribution.device_rows
-        for track in np.unique(spans.track[rows]).tolist():
+        for track in kernels.distinct(spans.track[rows]).tolist():
             mine = rows[spans.track[rows] == track]
             linked = np.flatnonzero(spans.launch_row[mine] >= 0)
             lost = np.flatnonzero((spans.launch_row[mine] < 0) & (phase[mine] == none))
@@ -328,7 +328,11 @@ class Work:
             return group
         if len(rows) == 0:
             return None
-        calls = len(np.unique(self.call_of_row[rows])) if (self.call_of_row[rows] >= 0).any() else len(rows)
+        calls = (
+            len(kernels.distinct(self.call_of_row[rows]))
+            if (self.call_of_row[rows] >= 0).any()
+            else len(rows)
+        )
         total = int(self.timeline.spans.dur_ns[rows].sum())
         return replace(group, rows=rows, calls=calls, total_ns=total)
 
@@ -504,7 +508,7 @@ def copies_within_device(timeline: Timeline, rows: Sequence[int] | npt.NDArray[A
     copies = np.flatnonzero(kind == Kind.MEMCPY)
     names = timeline.spans.name[at[copies]]
     inside = [code for code in kernels.distinct(names).tolist() if _is_within_device(timeline.strings[code])]
-    out[copies] = np.isin(names, inside)
+    out[copies] = kernels.among(names, inside)
     return out
 
 

@@ -45,6 +45,7 @@ from stallscope.exporters.trace_text import (
     number_pieces,
     value_text,
 )
+from stallscope.profiler import kernels
 from stallscope.profiler.device import GAP_CLASSES
 from stallscope.profiler.ids import NO_ID, TEXT_ID_BASE
 from stallscope.profiler.kinds import Kind, is_collective
@@ -490,7 +491,7 @@ class _Export:
         pair = (
             counters.name[kept].astype(np.int64) * (len(self.timeline.tracks) + 1) + counters.track[kept] + 1
         )
-        names = self._counter_names(np.unique(pair).tolist())
+        names = self._counter_names(kernels.distinct(pair).tolist())
 
         def tail(code: int) -> bytes:
             track = code % (len(self.timeline.tracks) + 1) - 1
@@ -520,7 +521,7 @@ class _Export:
     def _allocated(self) -> Iterator[bytes]:
         """Allocated bytes over time, one counter for each device and one for the host."""
         table = self.timeline.allocations
-        for device in np.unique(table.device).tolist():
+        for device in kernels.distinct(table.device).tolist():
             mine = np.flatnonzero((table.device == device) & (table.total_bytes >= 0))
             name = f"allocated bytes, device {device}" if device >= 0 else "allocated bytes, host"
             tail = b',"ph":"C","name":"%s","pid":%d,"tid":0,"args":{' % (

@@ -371,7 +371,7 @@ class _Packer:
         first, behind = first[chosen], behind[chosen]
         cause = pieces.cause[first]
         names = np.full(len(Cause), -1, np.int64)
-        for number in np.unique(cause).tolist():
+        for number in kernels.distinct(cause).tolist():
             names[number] = self._extra_name(Cause(number).key, KIND_GAP)
         at = self.count
         track = self._strip("idle", "gap", start[chosen], end[chosen], names[cause], "device idle, by cause")
@@ -544,7 +544,7 @@ class _Packer:
                 skipped.append(key)
                 continue
             number = len(keys)
-            used = np.unique(distinct % (len(values) + 1))
+            used = kernels.distinct(distinct % (len(values) + 1))
             used = used[used > 0]
             place = {int(u): i for i, u in enumerate(used.tolist())}
             keys.append({"key": clean(key, 60), "values": [_argument(values[u - 1]) for u in used.tolist()]})
@@ -678,12 +678,14 @@ def _counters(timeline: Timeline) -> list[dict[str, Any]]:
     """Counter lines of the page: at most COUNTER_POINTS each, the extremes of every bucket kept."""
     counters, memory = timeline.counters, timeline.allocations
     lines: list[dict[str, Any]] = []
-    pairs = np.unique(np.stack([counters.track.astype(np.int64), counters.name.astype(np.int64)]), axis=1).T
+    _, first = kernels.group(counters.track, counters.name)
+    pairs = np.stack([counters.track[first], counters.name[first]], axis=1)
+    pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
     for track, name in pairs.tolist()[:MAX_COUNTERS]:
         mine = (counters.track == track) & (counters.name == name)
         label, unit = _label_and_unit(timeline.strings[name])
         lines.append(_line(label, counters.time_ns[mine], counters.value[mine], unit, track))
-    for device in np.unique(memory.device).tolist()[:MAX_COUNTERS]:
+    for device in kernels.distinct(memory.device).tolist()[:MAX_COUNTERS]:
         mine = (memory.device == device) & (memory.total_bytes >= 0)
         if mine.any():
             where = f"device {device}" if device >= 0 else "host"

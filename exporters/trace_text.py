@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallscope.exporters.base import MAX_SAFE_INTEGER, clean, one_line, plain
+from stallscope.profiler import kernels
 from stallscope.profiler.timeline import (
     ARG_BIGINT,
     ARG_CONST,
@@ -258,7 +259,7 @@ class ArgumentWriter:
         elif tag == ARG_CONST:
             out[rows] = _table([before + t for t in (b"null", b"false", b"true")])[values + 1]
         else:
-            used = np.unique(values)
+            used = kernels.distinct(values)
             table = [before + self._text(tag, code) for code in used.tolist()]
             out[rows] = _table(table)[np.searchsorted(used, values)]
 

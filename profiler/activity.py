@@ -45,7 +45,7 @@ def filled(first: Segments, weak: npt.NDArray[np.bool_], second: Segments) -> Se
     """The segments of `first`, with those of `second` where `first` has none or only a `weak` one."""
     if len(first.row) == 0:
         return second
-    points = np.unique(np.concatenate([first.start_ns, first.end_ns, second.start_ns, second.end_ns]))
+    points = kernels.distinct(np.concatenate([first.start_ns, first.end_ns, second.start_ns, second.end_ns]))
     begin, end = points[:-1], points[1:]
     row, at = _owner(first, begin)
     other, _ = _owner(second, begin)

@@ -18,7 +18,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from stallscope.profiler import intervals
+from stallscope.profiler import intervals, kernels
 from stallscope.profiler.ids import NO_ID, TEXT_ID_BASE
 from stallscope.profiler.intervals import IntervalSet
 from stallscope.profiler.kinds import DEVICE_WORK, Kind
@@ -154,7 +154,7 @@ class DeviceView:
         if len(self.rows) and len(self.busy[0]):
             # a point before the first or after the last busy interval bounds the span as well
             bounds = np.array([self.first_ns, self.last_ns], np.int64)
-            points = np.unique(np.concatenate([points, bounds]))
+            points = kernels.distinct(np.concatenate([points, bounds]))
             starts = np.concatenate([starts, bounds[:1], self.busy[1][-1:]])
             ends = np.concatenate([ends, self.busy[0][:1], bounds[1:]])
             keep = ends > starts
@@ -205,7 +205,7 @@ def device_views(timeline: Timeline) -> dict[int, DeviceView]:
         return {}
     keys = _device_keys(timeline)
     of_row = keys[timeline.spans.track[rows]]
-    return {int(d): DeviceView(timeline, int(d), rows[of_row == d]) for d in np.unique(of_row)}
+    return {int(d): DeviceView(timeline, int(d), rows[of_row == d]) for d in kernels.distinct(of_row)}
 
 
 def _device_keys(timeline: Timeline) -> Int64:

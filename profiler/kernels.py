@@ -330,6 +330,27 @@ def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return found
 
 
+def among(values: npt.NDArray[Any], chosen: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+    """Whether each of some integers is one of the chosen, shape of `values`. `np.isin` without its import of masked
+    arrays, which takes longer than a small trace."""
+    ordered = np.sort(np.asarray(chosen, np.int64))
+    if len(ordered) == 0:
+        return np.zeros(len(values), np.bool_)
+    at = np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)
+    found: npt.NDArray[np.bool_] = ordered[at] == values
+    return found
+
+
+def quantile(values: npt.NDArray[Any], share: float) -> float:
+    """The value that a share of the values does not exceed, between two of them in proportion. Raises IndexError
+    without values. `np.quantile` without the same import."""
+    at = share * (len(values) - 1)
+    low = int(at)
+    ordered = np.partition(values, [low, min(low + 1, len(values) - 1)])
+    below, above, part = float(ordered[low]), float(ordered[min(low + 1, len(values) - 1)]), at - low
+    return below + (above - below) * part if part < 0.5 else above - (above - below) * (1 - part)
+
+
 def ranked(values: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Int32, Int64]:
     """The different values of a column of integers, ascending, the number of each row's value among them, and how
     often each occurs: `np.unique` with inverse and counts, without sorting the rows."""

@@ -108,8 +108,10 @@ def _join_by_correlation(
     again = first != np.arange(len(keys))
     if not again.any():
         return none
-    common = np.unique(keys[again])
-    return _join_repeated(spans, launchers[np.isin(keys, common)], works[np.isin(wanted, common)], tracks)
+    common = kernels.distinct(keys[again])
+    return _join_repeated(
+        spans, launchers[kernels.among(keys, common)], works[kernels.among(wanted, common)], tracks
+    )
 
 
 def _join_repeated(
@@ -124,7 +126,7 @@ def _join_repeated(
     owner, of_work = owners[spans.track[launchers]], owners[spans.track[works]]
     rows = np.concatenate([launchers, works])
     keys = _keys(spans, spans.correlation, rows, tracks)
-    known = np.isin(of_work, owner)
+    known = kernels.among(of_work, owner)
     split = len(launchers)
     _by_time(spans, launchers, works[known], kernels.group(keys, np.concatenate([owner, of_work]))[0][
         np.concatenate([np.ones(split, bool), known])], owner)  # fmt: skip

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stallscope.profiler import anchors, counters
+from stallscope.profiler import anchors, counters, kernels
 from stallscope.profiler.builder import TimelineBuilder
 from stallscope.profiler.clocks import ClockMap
 from stallscope.profiler.errors import InputError
@@ -241,7 +241,7 @@ class _Merge:
     def _note_operators(self, timeline: Timeline, tracks: Int32, shift: int) -> None:
         spans = timeline.spans
         rows = np.flatnonzero((spans.kind == Kind.OPERATOR) | (spans.kind == Kind.RUNTIME))
-        for track in np.unique(spans.track[rows]):
+        for track in kernels.distinct(spans.track[rows]):
             mine = rows[spans.track[rows] == track]
             start = spans.start_ns[mine] + shift
             self.operators.setdefault(int(tracks[track]), []).append((start, start + spans.dur_ns[mine]))
@@ -386,7 +386,7 @@ class _Merge:
     def _note_passes(self, marks: Records, tracks: Int32, start: Int64) -> None:
         """Forward passes of outermost modules: they never nest in one thread."""
         is_pass = marks["flags"] == FORWARD_PASS
-        for track in np.unique(tracks[is_pass]):
+        for track in kernels.distinct(tracks[is_pass]):
             mine = is_pass & (tracks == track)
             self.passes.setdefault(int(track), []).append((start[mine], start[mine] + marks["dur"][mine]))
 
@@ -398,7 +398,7 @@ class _Merge:
         where = np.minimum(np.searchsorted(slots, arguments["t"]), len(slots) - 1)
         hit = slots[where] == arguments["t"]
         owner = source[where]
-        for key_number in np.unique(arguments["dur"][hit]):
+        for key_number in kernels.distinct(arguments["dur"][hit]):
             mine = hit & (arguments["dur"] == key_number)
             kind, value = arguments["flags"][mine], arguments["a"][mine].copy()
             tag = np.select([kind == ARG_IS_INT, kind == ARG_IS_FLOAT], [ARG_INT, ARG_FLOAT], ARG_STRING)
@@ -448,7 +448,7 @@ class _Merge:
         weight = np.maximum(samples["flags"], 1).astype(np.int64)
         hot = hottest_lines(stacks, which, weight, max(process.codes, default=0))
         names = self._frame_names(process, hot)
-        for tid in np.unique(samples["tid"]):
+        for tid in kernels.distinct(samples["tid"]):
             mine = np.flatnonzero(samples["tid"] == tid)
             self._add_thread_samples(
                 process, int(tid), samples[mine], stacks, which[mine], weight[mine], names
@@ -519,7 +519,7 @@ class _Merge:
         host = self.raw.host.get(process.stem, process)
         readings = host.of_type(HOST_CPU)
         switches = host.of_type(HOST_SW)
-        for tid in np.unique(readings["tid"]):
+        for tid in kernels.distinct(readings["tid"]):
             mine, moves = readings[readings["tid"] == tid], switches[switches["tid"] == tid]
             ran, waited = (int(mine[c][-1] - mine[c][0]) for c in ("dur", "a"))
             if ran + waited < _BUSY_THREAD_NS:

@@ -15,6 +15,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from stallscope.profiler import kernels
 from stallscope.profiler.builder import is_device_work
 from stallscope.profiler.errors import OptionError
 from stallscope.profiler.nesting import nest
@@ -265,7 +266,7 @@ def _tracks_in_order(timeline: Timeline, rows: Rows) -> tuple[list[Track], npt.N
     spans = timeline.spans
     first = np.full(len(timeline.tracks), np.iinfo(np.int64).max)
     np.minimum.at(first, spans.track[rows], spans.source[rows])
-    used = np.unique(spans.track[rows])
+    used = kernels.distinct(spans.track[rows])
     order = used[np.argsort(first[used], kind="stable")]
     new = np.full(len(timeline.tracks) + 1, -1, np.int32)  # track -1 is the extra last place
     new[order] = np.arange(len(order), dtype=np.int32)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stallscope.profiler import kernels
 from stallscope.profiler.ids import NO_ID, TEXT_ID_BASE
 from stallscope.profiler.kinds import Kind
 from stallscope.profiler.timeline import ARG_BIGINT, ARG_JSON, ARG_SPILLED, ARG_STRING, StringTable, Timeline
@@ -99,7 +100,7 @@ def arguments_fault(columns: dict[str, Any], keys: list[str], strings: StringTab
     is_text = np.isin(np.arange(256), (ARG_STRING, ARG_JSON, ARG_BIGINT))
     if not _within(value[is_text[tag]], 0, len(strings)):
         return "argument text out of range"
-    for code in np.unique(value[tag == ARG_BIGINT]).tolist():
+    for code in kernels.distinct(value[tag == ARG_BIGINT]).tolist():
         if not _INTEGER.fullmatch(strings[code]):
             return "an integer is none"
     return ""

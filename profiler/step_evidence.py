@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stallscope.profiler import kernels
 from stallscope.profiler.kinds import Kind
 from stallscope.profiler.step_names import Confidence
 from stallscope.profiler.timeline import Int64, Timeline
@@ -87,7 +88,7 @@ def phases(
     rows = _telling_rows(timeline)
     first = np.searchsorted(timeline.spans.start_ns[rows], start_ns)
     last = np.searchsorted(timeline.spans.start_ns[rows], end_ns)
-    chosen = np.unique(np.concatenate([np.arange(a, min(b, a + EXAMINED)) for a, b in zip(first, last, strict=True)]
+    chosen = kernels.distinct(np.concatenate([np.arange(a, min(b, a + EXAMINED)) for a, b in zip(first, last, strict=True)]
                                       or [np.zeros(0, np.intp)])).astype(np.intp)  # fmt: skip
     told = dict(zip(chosen.tolist(), _read(timeline, rows[chosen]), strict=True))
     by_kernel = _kernel_hints(timeline, start_ns, end_ns)

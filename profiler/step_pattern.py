@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stallscope.profiler import kernels
+
 Codes = npt.NDArray[Any]
 Positions = npt.NDArray[np.int64]
 
@@ -141,7 +143,7 @@ def _best(codes: Codes, is_tail: npt.NDArray[np.bool_], exact: bool) -> tuple[in
 
 
 def _distinct(codes: Codes) -> int:
-    return len(np.unique(codes))
+    return len(kernels.distinct(codes))
 
 
 @dataclass(frozen=True)
@@ -188,7 +190,9 @@ def rotate(pattern: Pattern, codes: Codes, times: npt.NDArray[np.int64]) -> Patt
     at = pattern.starts[:, None] + np.arange(pattern.length)
     pause = times[at] - times[np.maximum(at - 1, 0)]
     shift = int(np.argmax(np.median(pause, axis=0)))
-    starts = np.unique(np.concatenate([pattern.starts + shift - pattern.length, pattern.starts + shift]))
+    starts = kernels.distinct(
+        np.concatenate([pattern.starts + shift - pattern.length, pattern.starts + shift])
+    )
     starts = starts[(starts >= 0) & (starts + pattern.length <= len(codes))]
     values = stretch_hashes(codes, starts, starts + pattern.length, ordered=pattern.exact)
     kinds, count = np.unique(values, return_counts=True)

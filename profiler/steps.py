@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stallscope.profiler import step_evidence, step_pattern
+from stallscope.profiler import kernels, step_evidence, step_pattern
 from stallscope.profiler.kernels import distinct, nearest
 from stallscope.profiler.kinds import DEVICE_WORK, Kind, is_graph_launch
 from stallscope.profiler.step_names import PHASES, Confidence, Level, StepName, read_name, renamed
@@ -109,7 +109,7 @@ def _split_by_work(timeline: Timeline, steps: list[Step]) -> bool:
     for loop in loops:
         first, last = np.searchsorted(starts, [loop.start_ns, loop.end_ns])
         names = spans.name[outer[first:last]]
-        if len(np.unique(names)) < len(names):
+        if len(kernels.distinct(names)) < len(names):
             return True
     return False
 
@@ -120,11 +120,11 @@ def _holders(timeline: Timeline) -> list[Holder]:
     rows, told = _read_names(timeline, (Kind.ANNOTATION, Kind.OPERATOR, Kind.DEVICE_ANNOTATION))
     group = spans.track[rows].astype(np.int64) * len(Level) + told.level(rows)
     found: list[Holder] = []
-    for number in np.unique(group[told.level(rows) != Level.LOOP]).tolist():
+    for number in kernels.distinct(group[told.level(rows) != Level.LOOP]).tolist():
         mine = rows[group == number]
         found.extend(_begun_inside(timeline, mine, mine))
     modules, outer = _pass_rows(timeline)
-    for track in np.unique(spans.track[outer]).tolist():
+    for track in kernels.distinct(spans.track[outer]).tolist():
         passes = outer[spans.track[outer] == track]
         found.extend(_begun_inside(timeline, passes, modules[spans.track[modules] == track], always=True))
     return found
@@ -266,7 +266,7 @@ def _cycles(timeline: Timeline, rows: Rows, told: _Told) -> list[Step]:
     spans = timeline.spans
     steps = []
     stage = np.array([n.stage for n in told.names] or [0])
-    for track in np.unique(spans.track[rows]).tolist():
+    for track in kernels.distinct(spans.track[rows]).tolist():
         mine = rows[spans.track[rows] == track]
         mask = np.zeros(len(timeline), bool)
         mask[mine] = True
@@ -315,7 +315,7 @@ def _innermost(timeline: Timeline, rows: Rows, inside: list[Step]) -> Rows:
     start, track = spans.start_ns[rows], spans.track[rows]
     end = start + spans.dur_ns[rows]
     holds = np.append((track[1:] == track[:-1]) & (start[1:] < end[:-1]), False)
-    for number in np.unique(track).tolist():
+    for number in kernels.distinct(track).tolist():
         mine = track == number
         begins = np.array(sorted(s.start_ns for s in inside if s.track == number), np.int64)
         holds[mine] |= np.searchsorted(begins, end[mine]) > np.searchsorted(begins, start[mine])
@@ -334,10 +334,10 @@ def _pass_rows(timeline: Timeline) -> tuple[Rows, Rows]:
     if len(rows) == 0:
         return rows, rows
     above = _ancestor_in(timeline, rows, mask)
-    outer = np.intersect1d(rows[above < 0], above[above >= 0])
+    outer = kernels.distinct(above[kernels.among(above, rows[above < 0])])
     # what torch.compile made of a module has none inside
     compiled = timeline.match_names(lambda name: "OptimizedModule" in name, mask)
-    outer = np.union1d(outer, rows[(above < 0) & compiled[rows]])
+    outer = kernels.distinct(np.append(outer, rows[(above < 0) & compiled[rows]]))
     return rows, outer[np.argsort(timeline.spans.start_ns[outer], kind="stable")]
 
 

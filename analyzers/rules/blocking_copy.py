@@ -32,7 +32,7 @@ from stallscope.analyzers.pricing import Price, price, without_waits
 from stallscope.analyzers.registry import limit
 from stallscope.analyzers.stalls import block_pieces
 from stallscope.analyzers.units import duration, share, size
-from stallscope.profiler import intervals
+from stallscope.profiler import intervals, kernels
 from stallscope.profiler.kinds import Kind
 from stallscope.profiler.timeline import Bool, Int64
 
@@ -73,13 +73,13 @@ def _device(run: Run, account: IdleAccount, limits: Limits) -> Iterator[tuple[Fi
     copies = account.view.rows[account.view.kind == Kind.MEMCPY]
     calls = run.copy_waiters[copies]
     exposed = intervals.covered(account.view.exposed_memcpy, spans.start_ns[copies], spans.end_at(copies))
-    for track in np.unique(spans.track[calls[calls >= 0]]).tolist():
+    for track in kernels.distinct(spans.track[calls[calls >= 0]]).tolist():
         blocks = run.wait_blocks(track)
-        for key in np.unique(blocks.key[blocks.is_copy]).tolist():
+        for key in kernels.distinct(blocks.key[blocks.is_copy]).tolist():
             of_place = np.flatnonzero((blocks.key == key) & blocks.is_copy)
             inside = _block_of(run, track, of_place, calls)
             inside &= run.is_steady(spans.start_ns[np.maximum(calls, 0)])
-            mine = found.chosen[np.isin(found.row, blocks.row[of_place])]
+            mine = found.chosen[kernels.among(found.row, blocks.row[of_place])]
             idle = int(pieces.lengths(mine).sum())
             lost = int(exposed[inside].sum()) + idle
             if lost < limits.min_share * run.steady_span_ns(account.view) or not inside.any():
@@ -98,7 +98,7 @@ def _block_of(run: Run, track: int, of_place: Rows, calls: Rows) -> Bool:
     at = np.searchsorted(blocks.start_ns, start, side="right") - 1
     inside = (calls >= 0) & (spans.track[np.maximum(calls, 0)] == track) & (at >= 0)
     inside &= start < blocks.end_ns[np.maximum(at, 0)] + 1
-    return np.asarray(inside & np.isin(at, of_place) & run.is_wait[np.maximum(calls, 0)], np.bool_)
+    return np.asarray(inside & kernels.among(at, of_place) & run.is_wait[np.maximum(calls, 0)], np.bool_)
 
 
 def _finding(

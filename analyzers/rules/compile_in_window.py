@@ -20,14 +20,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from stallscope.analyzers.causes import CauseText, cause_findings, in_place
 from stallscope.analyzers.finding import Finding
 from stallscope.analyzers.frames import short_place
 from stallscope.analyzers.idle import Cause
 from stallscope.analyzers.registry import limit
 from stallscope.analyzers.units import duration
+from stallscope.profiler import kernels
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run
@@ -69,7 +68,7 @@ def _with_first_uses(run: Run, finding: Finding) -> Finding:
     took = int(pieces.lengths(mine).sum())
     if not took:
         return finding
-    count = len(np.unique(pieces.row[mine]))
+    count = len(kernels.distinct(pieces.row[mine]))
     calls = f"{count} launches of kernels" if count > 1 else "one launch of a kernel"
     detail = (
         f"{finding.detail} {duration(took)} of it passed in {calls} that had not run before: the driver loads a "

@@ -33,6 +33,7 @@ from stallscope.analyzers.models.family import Family
 from stallscope.analyzers.registry import NotAnalysable, limit
 from stallscope.analyzers.units import duration, share
 from stallscope.analyzers.work import copies_within_device
+from stallscope.profiler import kernels
 from stallscope.profiler.kinds import Kind
 from stallscope.profiler.timeline import Int64
 
@@ -157,7 +158,7 @@ def _neighbours(run: Run, rows: npt.NDArray[np.int64]) -> tuple[str, str] | None
     spans = run.timeline.spans
     kernel = run.work.device_rows[spans.kind[run.work.device_rows] == Kind.KERNEL]
     kernel = kernel[np.lexsort((spans.start_ns[kernel], spans.track[kernel]))]
-    at = np.flatnonzero(np.isin(kernel, rows))
+    at = np.flatnonzero(kernels.among(kernel, rows))
     at = at[(at > 0) & (at < len(kernel) - 1)]
     same = (spans.track[kernel[at - 1]] == spans.track[kernel[at]]) & (
         spans.track[kernel[at + 1]] == spans.track[kernel[at]]

@@ -39,7 +39,7 @@ from stallscope.analyzers.finding import Confidence, Evidence, Finding, Where
 from stallscope.analyzers.losses import amount
 from stallscope.analyzers.registry import NotAnalysable, limit
 from stallscope.analyzers.units import count, duration, share
-from stallscope.profiler import intervals
+from stallscope.profiler import intervals, kernels
 from stallscope.profiler.device import DeviceView
 from stallscope.profiler.kinds import Kind
 from stallscope.profiler.timeline import Int64
@@ -98,9 +98,9 @@ def _device(run: Run, view: DeviceView, limits: Limits) -> Iterator[Finding]:
     rows = rows[run.is_steady(spans.start_ns[rows])]
     exposed = intervals.covered(view.exposed_collective, spans.start_ns[rows], spans.end_at(rows))
     names = spans.name[rows]
-    kinds = {int(c): base_name(run.timeline.strings[int(c)]) for c in np.unique(names)}
+    kinds = {int(c): base_name(run.timeline.strings[int(c)]) for c in kernels.distinct(names)}
     for kind in sorted(set(kinds.values())):
-        mine = np.isin(names, [c for c, k in kinds.items() if k == kind])
+        mine = kernels.among(names, [c for c, k in kinds.items() if k == kind])
         if int(exposed[mine].sum()) >= limits.min_share * run.steady_span_ns(view):
             yield _finding(run, view, rows[mine], exposed[mine], limits)
 
@@ -268,7 +268,7 @@ def _split(run: Run, rows: npt.NDArray[np.intp], exposed: Int64) -> _Told:
         peers = split.peer[at]
         sums = {
             p: int(np.minimum(split.peer_wait_ns[at], waits)[peers == p].sum())
-            for p in np.unique(peers[peers >= 0]).tolist()
+            for p in kernels.distinct(peers[peers >= 0]).tolist()
         }
         best = max(sums, key=lambda p: sums[p], default=-1)
         if best >= 0 and sums[best] >= SAME_PEER * waited:
@@ -302,7 +302,7 @@ def _waiting(run: Run, rows: npt.NDArray[np.intp]) -> Int64:
     took = run.timeline.spans.dur_ns[rows]
     size = run.timeline.arg_ints_at("In msg nelems", rows, -1)
     out = np.zeros(len(rows), np.int64)
-    for value in np.unique(size[size >= 0]).tolist():
+    for value in kernels.distinct(size[size >= 0]).tolist():
         same = size == value
-        out[same] = np.maximum(took[same] - int(np.quantile(took[same], 0.1)), 0)
+        out[same] = np.maximum(took[same] - int(kernels.quantile(took[same], 0.1)), 0)
     return out

@@ -30,6 +30,7 @@ from stallscope.analyzers.graphs import Rows, StepUse
 from stallscope.analyzers.places import Place
 from stallscope.analyzers.registry import NotAnalysable, limit
 from stallscope.analyzers.units import duration
+from stallscope.profiler import kernels
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run
@@ -68,14 +69,14 @@ def _breaks(run: Run, use: StepUse) -> int:
     """Holes between two replays in which something was launched."""
     spans = run.timeline.spans
     holes = np.searchsorted(spans.start_ns[use.replays], spans.start_ns[use.between])
-    return len(np.unique(holes))
+    return len(kernels.distinct(holes))
 
 
 def _finding(run: Run, phase: str, broken: Sequence[StepUse], saved_ns: int) -> Finding:
     between = np.concatenate([u.between for u in broken])
     breaks = sum(_breaks(run, u) for u in broken)
     place, part = _culprit(run, between)
-    kernels = run.whole.rows[np.isin(run.timeline.spans.launch_row[run.whole.rows], between)]
+    late = run.whole.rows[kernels.among(run.timeline.spans.launch_row[run.whole.rows], between)]
     lost = run.graphs.idle_ns(broken)
     name = f"{phase} " if phase != "other" else ""
     pieces = sum(len(u.replays) for u in broken) / len(broken)
@@ -87,9 +88,9 @@ def _finding(run: Run, phase: str, broken: Sequence[StepUse], saved_ns: int) -> 
         recoverable_ns=saved_ns,
         confidence="high" if place.python or place.operator else "medium",
         phase=phase,
-        where=place.where(run.timeline.name(int(kernels[0]))[:200] if len(kernels) else ""),
+        where=place.where(run.timeline.name(int(late[0]))[:200] if len(late) else ""),
         detail=(
-            f"{len(broken)} steps are replayed in {pieces:.0f} pieces each; {len(kernels)} kernels between them are launched one by "
+            f"{len(broken)} steps are replayed in {pieces:.0f} pieces each; {len(late)} kernels between them are launched one by "
             f"one, {part:.0%} of these launches from there. The device idles {duration(lost)} in these steps. One graph for each "
             f"would save up to {duration(saved_ns)} (priced by replaying the recording)."
         ),
@@ -99,7 +100,7 @@ def _finding(run: Run, phase: str, broken: Sequence[StepUse], saved_ns: int) -> 
             "steps": len(broken),
             "breaks": breaks,
             "replays": sum(len(u.replays) for u in broken),
-            "kernels_between": len(kernels),
+            "kernels_between": len(late),
             "share_of_culprit": round(part, 4),
             "per_step_ns": lost // len(broken),
             "priced_by": "replay",
@@ -136,7 +137,7 @@ def _culprit(run: Run, between: Rows) -> tuple[Place, float]:
 def _evidence(run: Run, between: Rows) -> tuple[Evidence, ...]:
     spans = run.timeline.spans
     at = run.places.outer_operators(between)
-    rows = np.unique(np.where(at >= 0, at, between))
+    rows = kernels.distinct(np.where(at >= 0, at, between))
     longest = rows[np.argsort(-spans.dur_ns[rows], kind="stable")[: kernelwords.EVIDENCE]]
     return tuple(
         Evidence(

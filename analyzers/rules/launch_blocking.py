@@ -20,8 +20,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from stallscope.analyzers.finding import Finding
 from stallscope.analyzers.idle import Cause, IdleAccount
 from stallscope.analyzers.losses import amount, evidence, per_step, together
@@ -30,6 +28,7 @@ from stallscope.analyzers.registry import NotAnalysable, limit
 from stallscope.analyzers.replay import Change
 from stallscope.analyzers.stalls import block_pieces
 from stallscope.analyzers.units import duration, share
+from stallscope.profiler import kernels
 
 if TYPE_CHECKING:
     from stallscope.analyzers.losses import Loss
@@ -65,7 +64,7 @@ def check(run: Run, limits: Limits) -> Iterator[Finding]:
 
 def _losses(run: Run, account: IdleAccount) -> list[Loss]:
     found = block_pieces(run, account, Cause.SYNC)
-    found = found.where(np.isin(found.row, run.blocking.syncs))
+    found = found.where(kernels.among(found.row, run.blocking.syncs))
     return together(run, account, found.chosen, found.row)
 
 

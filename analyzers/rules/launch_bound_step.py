@@ -208,7 +208,7 @@ def _unlinked_steps(run: Run, account: IdleAccount, loss: Loss) -> tuple[int, in
     if series is None or not loss.by_phase.get(loss.phase):
         return 0, 0
     rows, pieces = account.view.rows, account.pieces
-    linked = np.unique(run.step_of_row[rows[run.timeline.spans.launch_row[rows] >= 0]])
+    linked = kernels.distinct(run.step_of_row[rows[run.timeline.spans.launch_row[rows] >= 0]])
     known = {id(run.steps[i]) for i in linked[linked >= 0].tolist()}
     steady = series.steps[series.warm_up :]
     lost = [s for s in steady if id(s) not in known]

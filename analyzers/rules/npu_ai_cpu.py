@@ -31,6 +31,7 @@ from stallscope.analyzers.models.call import parse_dtype
 from stallscope.analyzers.npu import AI_CPU, CORES, KernelGroup, op_type
 from stallscope.analyzers.registry import NotAnalysable, limit
 from stallscope.analyzers.units import duration, share
+from stallscope.profiler import kernels
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run
@@ -111,7 +112,7 @@ def _finding(
             return
     total = int(spans.dur_ns[rows].sum())
     launch = spans.launch_row[rows]
-    host = int(spans.dur_ns[np.unique(launch[launch >= 0])].sum())
+    host = int(spans.dur_ns[kernels.distinct(launch[launch >= 0])].sum())
     types = list(dict.fromkeys(t for g in same for t in g.dtypes if t))
     row = int(rows[np.argmax(spans.dur_ns[rows])])
     yield Finding(

@@ -30,6 +30,7 @@ from stallscope.analyzers.fusion import Pattern, letter, matches
 from stallscope.analyzers.gain import saving
 from stallscope.analyzers.registry import NotAnalysable, limit
 from stallscope.analyzers.units import duration, share
+from stallscope.profiler import kernels
 from stallscope.profiler.timeline import Int64
 
 if TYPE_CHECKING:
@@ -89,8 +90,8 @@ def _found(run: Run) -> list[Found]:
     found: dict[tuple[str, str, int], Found] = {}
     for pattern, start, end in matches("".join(letters[codes[rows]])):
         mine = rows[start:end]
-        phases = np.unique(work.phase_of_row[mine])
-        if len(np.unique(spans.track[mine])) > 1 or len(phases) > 1 or told[mine].any():
+        phases = kernels.distinct(work.phase_of_row[mine])
+        if len(kernels.distinct(spans.track[mine])) > 1 or len(phases) > 1 or told[mine].any():
             continue
         if not sizes.pass_on(start, end):
             continue

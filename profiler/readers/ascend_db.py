@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stallscope.profiler import kernels
 from stallscope.profiler.errors import InputError
 from stallscope.profiler.ids import NO_ID
 from stallscope.profiler.kinds import Kind
@@ -209,7 +210,7 @@ class _Reader:
 
     def _count_processes(self) -> int:
         (tids,) = self.db.ints("CANN_API", "globalTid")
-        return len(np.unique(tids >> 32))
+        return len(kernels.distinct(tids >> 32))
 
     def add_all(self) -> None:
         calls = self._add_calls()
@@ -279,7 +280,7 @@ class _Reader:
         order = np.full(len(start), 5, np.int8)
         names = codes.copy()
         enum = {int(i): str(n) for i, n in self.db.rows("ENUM_API_TYPE", "id", "name") if isinstance(i, int)}
-        for number in np.unique(level).tolist():
+        for number in kernels.distinct(level).tolist():
             prefix, short = _API_LEVELS.get(
                 int(number), (enum.get(int(number), "CANN").title(), enum.get(int(number), "acl"))
             )
@@ -627,7 +628,7 @@ class _Reader:
     def _core_names(self, codes: Int32) -> Int32:
         """Codes of core names in one spelling; -1 for N/A."""
         out = codes.copy()
-        for code in np.unique(codes[codes >= 0]).tolist():
+        for code in kernels.distinct(codes[codes >= 0]).tolist():
             text = clean(self.strings[code])
             out[codes == code] = self.strings.code(core_name(text)) if text else -1
         return out
@@ -687,7 +688,7 @@ class _Reader:
         out = {}
         for number, (low, high) in sorted(self.host_steps.items(), key=lambda item: item[1]):
             inside = node[slice(*np.searchsorted(start[node], [low, high + 1]))]
-            wanted = np.unique(launch_ids[inside[end[inside] <= high]])
+            wanted = kernels.distinct(launch_ids[inside[end[inside] <= high]])
             first, last = (np.searchsorted(ids[order], wanted, side=side) for side in ("left", "right"))
             mine = order[_ranges(first[first < last], last[first < last])]
             if len(mine):
@@ -735,7 +736,7 @@ class _Reader:
         return out
 
     def _says_something(self, codes: Int32) -> npt.NDArray[np.bool_]:
-        distinct = np.unique(codes)
+        distinct = kernels.distinct(codes)
         good = np.array([c >= 0 and self.strings[int(c)] not in ("", "N/A") for c in distinct] or [False])
         return good[np.searchsorted(distinct, codes)] if len(codes) else np.zeros(0, bool)
 
@@ -760,7 +761,7 @@ class _Reader:
         codes = self.text(name)
         ran = self._ran(codes, row, value, len(number))
         out: list[ArgColumn] = []
-        for code in np.unique(codes).tolist():
+        for code in kernels.distinct(codes).tolist():
             key, factor = metric_key(self.text.text(code))
             mine = np.flatnonzero((codes == code) & (row >= 0) & ~np.isnan(value))
             side = self.text.text(code)[:4]
@@ -961,11 +962,11 @@ class _Reader:
         kind: Int64,
     ) -> None:
         names = self.text(kind)
-        for code in np.unique(names).tolist():
+        for code in kernels.distinct(names).tolist():
             mine = names == code
             word = self.text.text(code)
             word = word.upper() if word == "app" else word.title()
-            for number in np.unique(bank[mine]).tolist():
+            for number in kernels.distinct(bank[mine]).tolist():
                 at = mine & (bank == number)
                 self._counter(where, label.format(number, word), device[at], time[at], value[at], bank[at])
 
@@ -974,7 +975,7 @@ class _Reader:
     ) -> None:
         good = (time != MISSING) & ~np.isnan(value)
         numbers = device_numbers(device)
-        for number in np.unique(numbers[good]).tolist():
+        for number in kernels.distinct(numbers[good]).tolist():
             at = good & (numbers == number)
             track = self.rank.label_track(where, int(number))
             self.rank.builder.add_counters(time[at], self.strings.code(label), track, value[at])
@@ -990,7 +991,7 @@ class _Reader:
             "deviceId",
         )
         names = self.text(component)
-        for code in np.unique(names).tolist():
+        for code in kernels.distinct(names).tolist():
             for what, column in (("allocated", allocated), ("reserved", reserved), ("active", active)):
                 at = (names == code) & (column != MISSING) & (time != MISSING)
                 label = f"memory {self.text.text(code)} {what} (bytes)"

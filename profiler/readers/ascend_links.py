@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stallscope.profiler import intervals
+from stallscope.profiler import intervals, kernels
 from stallscope.profiler.activity import flatten_rows
 from stallscope.profiler.builder import TimelineBuilder
 from stallscope.profiler.ids import NO_ID
@@ -144,7 +144,7 @@ def _follow_arrows(builder: TimelineBuilder, timeline: Timeline, arrows: Arrows)
     open_ = np.flatnonzero((rows >= 0) & ~is_call)
     time_ns = arrows.time_ns - timeline.origin_ns
     linked = 0
-    for track in np.unique(arrows.track[open_]).tolist():
+    for track in kernels.distinct(arrows.track[open_]).tolist():
         mine = open_[arrows.track[open_] == track]
         owner = innermost(timeline, track, time_ns[mine], (Kind.RUNTIME,))
         missing = owner < 0

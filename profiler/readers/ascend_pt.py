@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from stallscope.profiler.errors import InputError
+from stallscope.profiler.kernels import distinct
 from stallscope.profiler.notes import Note, Notes
 from stallscope.profiler.ranks import join_ranks
 from stallscope.profiler.readers import (
@@ -607,7 +608,7 @@ def _label_steps(rank: RankBuilder, kernels: Kernels | None) -> None:
 
     if kernels is None:
         return
-    for device in np.unique(kernels.device).tolist():
+    for device in distinct(kernels.device).tolist():
         mine = (kernels.device == device) & (kernels.step >= 0)
         rows = np.flatnonzero(mine)
         if len(rows) == 0:

@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from stallscope.profiler.builder import TimelineBuilder
 from stallscope.profiler.ids import NO_ID, decode_id, encode_id
+from stallscope.profiler.kernels import distinct
 from stallscope.profiler.kinds import Kind
 from stallscope.profiler.readers.ascend_table import Column, Table, clean, to_float
 from stallscope.profiler.timeline import (
@@ -465,13 +466,13 @@ class RankBuilder:
         extra = (kind == Kind.KERNEL) & ~seen
         self.notes.add("kernels-only-in-trace", "info",
                        "kernels of the trace are not in the kernel table; they have no shapes and no core metrics",
-                       int(extra.sum()) + ops - len(np.unique(matched_op[matched_op >= 0])))  # fmt: skip
+                       int(extra.sum()) + ops - len(distinct(matched_op[matched_op >= 0])))  # fmt: skip
 
 
 def _names_by_device(kernels: Kernels, tasks: DeviceTasks, ops: GroupOps) -> tuple[Int64, Int64, Int64]:
     """Names as numbers that differ from device to device, where both sides tell the same several devices."""
-    mine = np.unique(kernels.device)
-    theirs = np.unique(np.concatenate([tasks.device, ops.device]))
+    mine = distinct(kernels.device)
+    theirs = distinct(np.concatenate([tasks.device, ops.device]))
     count = len(theirs) if len(mine) > 1 and np.isin(mine, theirs).all() else 1
 
     def told(name: Int32, device: Int32) -> Int64:

@@ -19,6 +19,7 @@ from urllib.parse import quote
 import numpy as np
 import numpy.typing as npt
 
+from stallscope.profiler import kernels
 from stallscope.profiler.errors import InputError
 from stallscope.profiler.notes import Notes
 from stallscope.profiler.readers.ascend_content import ending, first_bytes
@@ -270,7 +271,7 @@ class TextIds:
             out[hit] = self.codes[at[hit]]
         else:
             hit = np.zeros(len(wanted), bool)
-        for number in np.unique(wanted[~hit]).tolist():
+        for number in kernels.distinct(wanted[~hit]).tolist():
             if number != MISSING:
                 out[wanted == number] = self.strings.code(f"string {number}")
         return out

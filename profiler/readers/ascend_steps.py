@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallscope.profiler import intervals
+from stallscope.profiler.kernels import distinct
 from stallscope.profiler.kinds import Kind
 from stallscope.profiler.notes import Notes
 from stallscope.profiler.readers import ascend_links
@@ -113,7 +114,7 @@ def step_times(kernels: Kernels, ranges: StepRanges, *, cut_free: bool = False) 
     free time counts to each step as far as it lies inside.
     """
     out: list[dict[str, Any]] = []
-    for device in np.unique(kernels.device).tolist():
+    for device in distinct(kernels.device).tolist():
         mine = np.flatnonzero(kernels.device == device)
         out += _device_steps(kernels, int(device), mine, ranges, cut_free)
     return out

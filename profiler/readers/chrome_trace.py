@@ -661,7 +661,7 @@ class _Interpreter:
         """
         raw = self.raw
         out = np.full(len(points), -1, np.intp)
-        for value in np.unique(lane[points]).tolist():
+        for value in kernels.distinct(lane[points]).tolist():
             mine = np.flatnonzero(lane[events] == value)
             if len(mine) == 0:
                 continue
@@ -722,11 +722,11 @@ class _Interpreter:
         is_counter = np.zeros(n, bool)
         is_counter[counters] = True
         entry = np.repeat(is_counter, np.diff(raw.args.first, append=len(raw.args))[:n])
-        for key_code in np.unique(raw.args.key[entry]):
+        for key_code in kernels.distinct(raw.args.key[entry]):
             key = raw.args.keys[int(key_code)]
             values = raw.args.floats(key, n)
             at = np.flatnonzero(is_counter & ~np.isnan(values))
-            for code in np.unique(raw.name[at]):
+            for code in kernels.distinct(raw.name[at]):
                 mine = at[raw.name[at] == code]
                 name = self.texts[code] if code >= 0 else "counter"
                 label = name if key in ("value", name) else f"{name} {key}"

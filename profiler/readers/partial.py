@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from stallscope.profiler import kernels
 from stallscope.profiler import part as cutting
 from stallscope.profiler.content import content_of
 from stallscope.profiler.errors import InputError, OptionError
@@ -116,7 +117,7 @@ def _of_steps(path: Path, window: str | None, steps: str) -> _Known:
         if holders:
             return _Known(None, _WHY_WHOLE)
         raise
-    points = np.unique(np.array([h.start_ns for h in holders], np.int64))
+    points = kernels.distinct(np.array([h.start_ns for h in holders], np.int64))
     known = _window(path, low, high, sketch.origin_ns, points)
     if known.session is None or not _run_on(known.session.timeline, holders):
         return _Known(None, _WHY_WHOLE)

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
+from stallscope.profiler import kernels
 from stallscope.profiler.builder import is_device_work
 from stallscope.profiler.errors import InputError
 from stallscope.profiler.ids import NO_ID, TEXT_ID_BASE
@@ -152,13 +153,13 @@ def _missing(timeline: Timeline, low: int, high: int, edge: int) -> _Missing | N
     # of several calls with one id the earliest counts, which may lie before
     by_other = work & ((spans.launch_row < 0) | (spans.kind[spans.launch_row] != Kind.RUNTIME))
     ids = np.concatenate([spans.correlation[work], spans.external_id[by_other]])
-    ids = np.unique(ids[(ids != NO_ID) & (ids != 0)])
+    ids = kernels.distinct(ids[(ids != NO_ID) & (ids != 0)])
     if (ids <= TEXT_ID_BASE).any():
         return None
     # whether a span still runs at the edge depends on what it was called by, which may have ended before
     host = np.array([track.role != "device" for track in timeline.tracks] or [False])
     over = host[spans.track] & (spans.start_ns < edge) & (spans.end_ns >= edge)
-    return _Missing(ids, np.unique(spans.start_ns[over]))
+    return _Missing(ids, kernels.distinct(spans.start_ns[over]))
 
 
 __all__ = ["BEFORE_NS", "Sketch", "read_names", "read_window"]

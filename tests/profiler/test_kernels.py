@@ -230,6 +230,21 @@ def test_ranked_values_are_those_of_numpy(values: list[int]) -> None:
         assert a.tolist() == b.reshape(-1).tolist()
 
 
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.integers(0, 10**12), min_size=1, max_size=40), st.lists(st.integers(0, 10**12), max_size=9)
+)
+def test_numpy_says_the_same(values: list[int], chosen: list[int]) -> None:
+    column = i8(*values)
+    assert (
+        kernels.among(column, chosen + values[:2]).tolist() == np.isin(column, chosen + values[:2]).tolist()
+    )
+    assert kernels.among(column, i8(*chosen)).tolist() == np.isin(column, chosen).tolist()
+    assert kernels.distinct(column).tolist() == np.unique(column).tolist()
+    for share in (0.0, 0.1, 0.5, 0.99, 1.0):
+        assert kernels.quantile(column, share) == pytest.approx(float(np.quantile(column, share)), rel=1e-12)
+
+
 @both
 def test_the_nearest_marked_ancestor(module: Any) -> None:
     above = np.array([-1, 0, 1, 1, -1], np.int32)
