@@ -1,25 +1,34 @@
-"""How fresh memory comes while columns are computed: in the system's ordinary pages.
+"""How memory comes while columns are computed: in the system's ordinary pages, and used again.
 
 NumPy asks Linux for large pages for every array from 4 MiB on. Columns live for one operation, so that each large
 page is cleared in full, out of the cache, for a single pass over it: on a trace of four million events that was a
-quarter of the time of loading and rules. Ordinary pages are cleared as they are written, and used again.
+quarter of the time of loading and rules. Ordinary pages are cleared as they are written.
+
+The C library of Linux gives arrays above a threshold back to the system at once, and must have each page of the next
+one cleared anew. It raises the threshold by itself with every larger block that is freed, up to 32 MiB; it is told
+to begin where it would end.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
 from typing import Any
 
 
 @contextmanager
 def ordinary_pages() -> Iterator[None]:
-    """Arrays made inside ask for no large pages, unless NUMPY_MADVISE_HUGEPAGE says what is wanted.
+    """Arrays made inside ask for no large pages, unless NUMPY_MADVISE_HUGEPAGE says what is wanted; nor are their
+    pages given back at once, unless a MALLOC_ variable says when.
 
-    What was set before is set again at the end. Does nothing where NumPy has no such switch.
+    NumPy's switch is set again at the end to what it was before. Does nothing where NumPy has no such switch.
     """
+    _keep_pages()
     switch = None if "NUMPY_MADVISE_HUGEPAGE" in os.environ else _switch()
     if switch is None:
         yield
@@ -29,6 +38,24 @@ def ordinary_pages() -> Iterator[None]:
         yield
     finally:
         switch(before)
+
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h of glibc
+_LARGEST_THRESHOLD = 32 << 20
+"""DEFAULT_MMAP_THRESHOLD_MAX of glibc on 64 bits. It trims what is free at the top of the heap at twice as much."""
+
+
+@cache
+def _keep_pages() -> bool:
+    """Begin with the thresholds at which glibc arrives by itself. Whether there was a glibc to be told."""
+    asked = any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ)
+    if asked or sys.platform != "linux" or sys.maxsize < 1 << 32:
+        return False
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries of Linux have none
+    if mallopt is None:
+        return False
+    told = mallopt(_M_MMAP_THRESHOLD, _LARGEST_THRESHOLD), mallopt(_M_TRIM_THRESHOLD, 2 * _LARGEST_THRESHOLD)
+    return told == (1, 1)
 
 
 def _switch() -> Any:

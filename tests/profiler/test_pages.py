@@ -1,6 +1,11 @@
-"""The switch of large pages is turned off inside and set again behind, whatever happens."""
+"""The switch of large pages is turned off inside and set again behind, whatever happens; freed pages are kept."""
 
 from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -52,3 +57,26 @@ def test_numpy_has_the_switch() -> None:
     assert switch is not None
     before = switch(False)
     assert switch(before) is False
+
+
+FAULTS = """
+import resource, numpy as np
+from stallscope.profiler.pages import ordinary_pages
+with ordinary_pages():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(50):
+        np.ones(8 << 20, np.int8)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the thresholds are those of glibc")
+@pytest.mark.parametrize("told", [True, False])
+def test_freed_pages_are_used_again(told: bool) -> None:
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("MALLOC_", "GLIBC_TUNABLES"))}
+    # each array has 2048 pages; what the user says of thresholds stands, here: give all back at once
+    extra = {} if told else {"MALLOC_MMAP_THRESHOLD_": "131072"}
+    out = subprocess.run(
+        [sys.executable, "-c", FAULTS], env=clean | extra, capture_output=True, text=True, check=True
+    )
+    assert (int(out.stdout) < 10_000) == told
