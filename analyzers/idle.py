@@ -223,8 +223,9 @@ class IdleAccount:
         order = np.argsort(few[0], kind="stable")
         at = np.searchsorted(most[-1], few[0][order])
         columns: list[Any] = []
+        room = _Room(len(most[0]), at)
         for column in few:
-            columns.append(np.insert(most.pop(), at, column[order]))
+            columns.append(room.filled(most.pop(), column[order]))
         return _claimed(self, columns)
 
     def totals(self) -> dict[str, int]:
@@ -393,6 +394,21 @@ def cut(
     return row, begin, until, whole[window]
 
 
+class _Room:
+    """Places for more items before some of a column: `np.insert`, worked out once for several columns."""
+
+    def __init__(self, count: int, before: Rows) -> None:
+        self.added = before + np.arange(len(before))
+        self.old = np.ones(count + len(before), np.bool_)
+        self.old[self.added] = False
+
+    def filled(self, column: npt.NDArray[Any], more: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        out = np.empty(len(self.old), column.dtype)
+        out[self.old] = column
+        out[self.added] = more
+        return out
+
+
 def _claimed(account: IdleAccount, columns: list[Any]) -> Pieces:
     """Give the waits their part of the host's work: the first nanoseconds of the gap, or of what of it lies
     after the block began, as many as claimed.
@@ -445,9 +461,12 @@ def _split(account: IdleAccount, columns: list[Any], claimed: Rows, taken: Int64
     at, cut = claimed[partly], cut[partly]
     if len(at):
         # what is left of a piece follows its claimed part
-        end = np.insert(end, at, cut)
-        start = np.insert(start, at + 1, cut)
-        gap, activity, row = (np.insert(c, at, c[at]) for c in (gap, activity, row))
+        room = _Room(len(end), at)
+        end, gap, activity, row = (
+            room.filled(end, cut),
+            *(room.filled(c, c[at]) for c in (gap, activity, row)),
+        )
+        start = _Room(len(start), at + 1).filled(start, cut)
         claimed = claimed + np.cumsum(partly) - partly
     cause = activity.copy()
     blamed = np.full(len(gap), -1, np.int32)
