@@ -47,7 +47,7 @@ from stallscope.analyzers.rules import (
     unaligned_transfer,
     warm_up,
 )
-from stallscope.profiler.pages import ordinary_pages
+from stallscope.profiler.pages import computing
 from stallscope.profiler.session import Session
 
 __all__ = ["RULES", "Rule", "analyze"]
@@ -102,5 +102,5 @@ def analyze(
     `companion`: a recording of a graph's capture, or of the same program without graphs. It names the kernels of
     graph replays if they match; if not, a note says why.
     """
-    with ordinary_pages():
+    with computing():
         return analyze_session(session, RULES if rules is None else rules, companion)

@@ -22,6 +22,7 @@ from stallscope.exporters.charts import figures
 from stallscope.exporters.html_data import MAX_SLICES, timeline_data
 from stallscope.exporters.html_pack import pack_json
 from stallscope.exporters.html_text import Markup, escape, json_island
+from stallscope.profiler.pages import computing
 from stallscope.profiler.session import Session
 
 NAME = "html"
@@ -32,7 +33,8 @@ SCRIPTS = ("format.js", "timeline.js", "report.js")
 
 def export(session: Session, report: Report, out: Path) -> None:
     """Write the page. Raises InputError where `out` cannot be written."""
-    text = render(session, report)
+    with computing():
+        text = render(session, report)
     with writing(out) as file:
         file.write(text.encode("utf-8"))
 

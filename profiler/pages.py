@@ -12,6 +12,7 @@ to begin where it would end.
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -19,6 +20,20 @@ from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from typing import Any
+
+
+@contextmanager
+def computing() -> Iterator[None]:
+    """Ordinary pages, and no garbage collection meanwhile: columns hold no cycles, and each collection would look
+    through all else that was loaded. It goes on at the end where it was on."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        with ordinary_pages():
+            yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 @contextmanager

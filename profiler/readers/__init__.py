@@ -10,7 +10,7 @@ from typing import Protocol, cast
 
 from stallscope.profiler.content import content_of
 from stallscope.profiler.errors import InputError
-from stallscope.profiler.pages import ordinary_pages
+from stallscope.profiler.pages import computing
 from stallscope.profiler.session import Session, is_session, is_unfinished
 
 __all__ = ["READERS", "Reader", "load", "reader_of"]
@@ -48,7 +48,7 @@ def load(path: str | os.PathLike[str]) -> Session:
     """Read any file or folder we know into a Session. Raises InputError with the next step otherwise."""
     source = Path(path)
     _check(source)
-    with ordinary_pages():
+    with computing():
         return _load(source)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import platform
 import subprocess
@@ -57,6 +58,19 @@ def test_numpy_has_the_switch() -> None:
     assert switch is not None
     before = switch(False)
     assert switch(before) is False
+
+
+@pytest.mark.parametrize("was_on", [True, False])
+def test_garbage_is_collected_again_behind(was_on: bool) -> None:
+    before = gc.isenabled()
+    try:
+        (gc.enable if was_on else gc.disable)()
+        with pytest.raises(ValueError, match="no"), pages.computing():
+            assert not gc.isenabled()
+            raise ValueError("no")
+        assert gc.isenabled() is was_on
+    finally:
+        (gc.enable if before else gc.disable)()
 
 
 FAULTS = """
