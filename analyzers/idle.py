@@ -211,22 +211,19 @@ class IdleAccount:
 
     @cached_property
     def pieces(self) -> Pieces:
-        parts = sorted((self._whole_gaps(), *self._host_parts()), key=lambda part: len(part[0]))
-        most = list(reversed(parts.pop()))
         # a busy recording has millions of pieces, nearly all of one thread and in order: the others are put between
         # them. No two begin at one time.
-        few = (
-            [np.concatenate([part[i] for part in parts]) for i in range(5)]
-            if parts
-            else [c[:0] for c in reversed(most)]
-        )
-        order = np.argsort(few[0], kind="stable")
-        at = np.searchsorted(most[-1], few[0][order])
-        columns: list[Any] = []
-        room = _Room(len(most[0]), at)
-        for column in few:
-            columns.append(room.filled(most.pop(), column[order]))
-        return _claimed(self, columns)
+        parts = sorted((self._whole_gaps(), *self._host_parts()), key=lambda part: len(part[0]))
+        most, few = parts.pop(), _in_order(parts)
+        parts.clear()
+        claimed, rest, block = _claimed(self, most, few)
+        few = _in_order([few, rest])
+        room = _Room(len(most[0]), np.searchsorted(most[0], few[0]))
+        columns = list(reversed(most))
+        del most
+        whole = [room.filled(columns.pop(), more) for more in few]  # nothing is held twice for long
+        start, end, gap, activity, row = whole
+        return _caused(self, (start, end, gap, activity, row), np.searchsorted(start, claimed), block)
 
     def totals(self) -> dict[str, int]:
         """Idle nanoseconds per class; they sum to the idle time exactly."""
@@ -353,21 +350,19 @@ class IdleAccount:
         cause = self.run.host_causes(track, row_of, begin, until)
         return _part(begin, until, gap[index], cause, row_of)
 
-    def heavy_ns(
-        self, start: Int64, end: Int64, gap: Int32, activity: npt.NDArray[np.int8], row: Int32
-    ) -> Int64:
+    def heavy_ns(self, parts: tuple[Part, ...]) -> Int64:
         """Per gap the host work of its heaviest place, where that is long and most of the gap; else 0."""
         run, length = self.run, self.view.gaps.dur_ns
         out = np.zeros(len(length), np.int64)
         long = length >= HEAVY_NS
-        work = np.flatnonzero(_IS_HEAVY[activity] & long[gap])
-        sums = kernels.sums(gap[work], end[work] - start[work], len(length))
+        start, end, gap, _, row = _chosen(parts, long, _IS_HEAVY)
+        sums = kernels.sums(gap, end - start, len(length))
         long &= (sums >= HEAVY_NS) & (2 * sums >= length)
-        work = work[long[gap[work]]]
-        dur = end[work] - start[work]
-        frame = run.places.frame_of[row[work]]
-        label, first = kernels.group(gap[work], np.where(frame >= 0, run.timeline.spans.name[frame], -1))
-        np.maximum.at(out, gap[work[first]], kernels.sums(label, dur, len(first)))
+        work = np.flatnonzero(long[gap])
+        gap, row, dur = gap[work], row[work], end[work] - start[work]
+        frame = run.places.frame_of[row]
+        label, first = kernels.group(gap, np.where(frame >= 0, run.timeline.spans.name[frame], -1))
+        np.maximum.at(out, gap[first], kernels.sums(label, dur, len(first)))
         return np.where((out >= HEAVY_NS) & (2 * out >= length), out, 0)
 
     def blocks(self, track: int) -> WaitBlocks:
@@ -409,16 +404,35 @@ class _Room:
         return out
 
 
-def _claimed(account: IdleAccount, columns: list[Any]) -> Pieces:
+def _in_order(parts: list[Part]) -> Part:
+    """The pieces of some parts as one."""
+    if not parts:
+        none = np.zeros(0, np.int64)
+        return _part(none, none, none, none, none)
+    start, end, gap, activity, row = (np.concatenate([part[i] for part in parts]) for i in range(5))
+    order = np.argsort(start, kind="stable")
+    return _part(start[order], end[order], gap[order], activity[order], row[order])
+
+
+def _chosen(parts: tuple[Part, ...], gaps: Bool, activities: Bool) -> Part:
+    """The pieces of some gaps with some activities; by part and time."""
+    found = [np.flatnonzero(gaps[part[2]] & activities[part[3]]) for part in parts]
+    start, end, gap, activity, row = (
+        np.concatenate([part[i][at] for part, at in zip(parts, found, strict=True)]) for i in range(5)
+    )
+    return _part(start, end, gap, activity, row)
+
+
+def _claimed(account: IdleAccount, most: Part, few: Part) -> tuple[Int64, Part, Int32]:
     """Give the waits their part of the host's work: the first nanoseconds of the gap, or of what of it lies
     after the block began, as many as claimed.
 
-    `columns` are start, end, gap, activity and row; the list is emptied, so that nothing is held twice."""
+    Pieces claimed in part end where their claim does from now on. Returns when the claimed ones start, what is left
+    of those claimed in part, and the block that has a say in each gap."""
     gaps = account.view.gaps
-    start, end, gap, activity, row = columns
     limit = np.zeros(len(gaps), np.int64)
     block = np.full(len(gaps), -1, np.int32)
-    heavy = account.heavy_ns(start, end, gap, activity, row)
+    heavy = account.heavy_ns((most, few))
     once = np.zeros(len(gaps), bool)
     since = np.full(len(gaps), -(1 << 62), np.int64)
     host = np.flatnonzero(account.is_host)
@@ -437,37 +451,28 @@ def _claimed(account: IdleAccount, columns: list[Any]) -> Pieces:
         once[mine] = blocks.once_a_step[block[mine]]
         since[mine] = blocks.start_ns[block[mine]]
     # few gaps have anything claimed; only their pieces are looked at
-    some = np.flatnonzero((limit > 0)[gap] & _IS_HOST_WORK[activity])
-    at = gap[some]
-    exempt = (heavy[at] > 0) & once[at]
-    exempt &= (activity[some] == int(Cause.PYTHON)) | (activity[some] == int(Cause.UNRECORDED))
-    some = some[~exempt & (start[some] >= since[at])]
-    at, dur = gap[some], end[some] - start[some]
+    start, end, gap, activity, row = _in_order([_chosen((most, few), limit > 0, _IS_HOST_WORK)])
+    exempt = (heavy[gap] > 0) & once[gap]
+    exempt &= (activity == int(Cause.PYTHON)) | (activity == int(Cause.UNRECORDED))
+    dur = np.where(~exempt & (start >= since[gap]), end - start, 0)
     used = np.cumsum(dur) - dur
-    if len(at):
-        first = np.append(True, at[1:] != at[:-1])
+    if len(gap):
+        first = np.append(True, gap[1:] != gap[:-1])
         used -= used[np.flatnonzero(first)][np.cumsum(first) - 1]
-    taken = np.clip(limit[at] - used, 0, dur)
-    del start, end, gap, activity, row
-    return _split(account, columns, some[taken > 0], taken[taken > 0], block)
+    until = start + np.clip(limit[gap] - used, 0, dur)
+    partly = np.flatnonzero((until > start) & (until < end))
+    for part in (most, few):
+        at = np.searchsorted(part[0], start[partly])
+        here = at < len(part[0])
+        here[here] = part[0][at[here]] == start[partly][here]
+        part[1][at[here]] = until[partly][here]
+    rest = _part(until[partly], end[partly], gap[partly], activity[partly], row[partly])
+    return start[until > start], rest, block
 
 
-def _split(account: IdleAccount, columns: list[Any], claimed: Rows, taken: Int64, block: Int32) -> Pieces:
-    """Cut pieces that are claimed in part, and set the cause of the claimed ones."""
-    start, end, gap, activity, row = columns
-    columns.clear()
-    cut = start[claimed] + taken
-    partly = cut < end[claimed]
-    at, cut = claimed[partly], cut[partly]
-    if len(at):
-        # what is left of a piece follows its claimed part
-        room = _Room(len(end), at)
-        end, gap, activity, row = (
-            room.filled(end, cut),
-            *(room.filled(c, c[at]) for c in (gap, activity, row)),
-        )
-        start = _Room(len(start), at + 1).filled(start, cut)
-        claimed = claimed + np.cumsum(partly) - partly
+def _caused(account: IdleAccount, part: Part, claimed: Rows, block: Int32) -> Pieces:
+    """Set the cause of the claimed pieces, and the block of those that wait."""
+    start, end, gap, activity, row = part
     cause = activity.copy()
     blamed = np.full(len(gap), -1, np.int32)
     waits = np.flatnonzero((activity == int(Cause.SYNC)) | (activity == int(Cause.BLOCKING_COPY)))
