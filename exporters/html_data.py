@@ -531,35 +531,28 @@ class _Packer:
         sets: list[list[int]] = [[]]
         keys: list[dict[str, Any]] = []
         skipped: list[str] = []
-        codes = np.zeros(events, np.int64)
+        codes, count = np.zeros(events, np.int32), np.array([events], np.int64)  # events by their set
         for key in known:
-            mine, values = store.codes(key, events)
+            having, mine, values = store.coded(key)
             if len(values) == 0:
                 continue
-            both = codes * (len(values) + 1)
-            both += mine
-            both += 1
-            distinct, inverse, _ = kernels.ranked(both)
-            if len(distinct) > MAX_ARGUMENT_SETS:
+            both = codes[having].astype(np.int64) * len(values) + mine
+            distinct, inverse, many = kernels.ranked(both)
+            before, value = distinct // len(values), distinct % len(values)
+            left = count - np.bincount(before, many, len(count)).astype(np.int64)
+            if np.count_nonzero(left) + len(distinct) > MAX_ARGUMENT_SETS:
                 skipped.append(key)
                 continue
-            number = len(keys)
-            used = kernels.distinct(distinct % (len(values) + 1))
-            used = used[used > 0]
-            place = {int(u): i for i, u in enumerate(used.tolist())}
-            keys.append({"key": clean(key, 60), "values": [_argument(values[u - 1]) for u in used.tolist()]})
-            old = sets
-            sets = []
-            for code in distinct.tolist():
-                before, value = divmod(code, len(values) + 1)
-                sets.append(old[before] + ([number, place[value]] if value else []))
-            codes = inverse.astype(np.int64)
-        # a slice without any of them gets the empty set, which need not be the first after the merging
-        if [] not in sets:
-            sets.append([])
-        # what -1 finds is the last one
-        table = np.append(codes, sets.index([])).astype(np.int32)
-        return table.take(asked), {"keys": keys, "sets": sets, "skipped": skipped}
+            used = kernels.distinct(value)
+            place = np.searchsorted(used, value)
+            codes[having] = len(sets) + inverse
+            count = np.concatenate([left, many])
+            sets += [[*sets[b], len(keys), p] for b, p in zip(before.tolist(), place.tolist(), strict=True)]
+            keys.append({"key": clean(key, 60), "values": [_argument(values[v]) for v in used.tolist()]})
+        # a slice without any of them has the empty set, which is the first; what -1 finds stands behind all
+        kept = kernels.distinct(np.append(np.flatnonzero(count), 0))
+        table = np.searchsorted(kept, np.append(codes, 0)).astype(np.int32)
+        return table.take(asked), {"keys": keys, "sets": [sets[k] for k in kept.tolist()], "skipped": skipped}
 
 
 def _of_events(store: ArgStore, keys: list[str], sources: Int32) -> tuple[ArgStore, Int32]:

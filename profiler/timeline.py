@@ -302,12 +302,21 @@ class ArgStore:
         Shapes and dtypes repeat: 3 M events hold some thousand distinct texts, so each is decoded once.
         """
         out = np.full(events, -1, dtype=np.int32)
+        at, code, values = self.coded(key)
+        out[at] = code
+        return out, values
+
+    def coded(self, key: str) -> tuple[npt.NDArray[Any], Int32, list[Any]]:
+        """The source events that have a key, ascending, a code for each, shapes (k,), and the decoded values. Of
+        several arguments of one event with one key the last counts."""
         at = self._entries(key)
         if len(at) == 0:
-            return out, []
-        code, values = self._distinct(at)
-        out[self.events_of(at)] = code
-        return out, values
+            return at, np.zeros(0, np.int32), []
+        events = self.events_of(at)
+        last = np.append(events[1:] != events[:-1], True)
+        if not last.all():
+            at, events = at[last], events[last]
+        return events, *self._distinct(at)
 
     def __len__(self) -> int:
         return len(self.key)
