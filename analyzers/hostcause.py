@@ -189,6 +189,8 @@ def _joined(a: IntervalSet, b: IntervalSet) -> IntervalSet:
 def _middle_inside(found: IntervalSet, begin: Int64, until: Int64) -> Bool:
     """Whether the middle of each piece lies inside of a set. Pieces are disjoint and in order, so are their middles:
     the edges of the set, which are fewer, are looked for among them. Shape (p,)."""
+    if len(begin) == 0:
+        return np.zeros(0, np.bool_)
     edges = []
     for edge in found:
         at = np.searchsorted(begin, edge)

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stallscope.analyzers.idle import IDLE_CLASSES, Cause
+from stallscope.analyzers.hostcause import _middle_inside
+from stallscope.analyzers.idle import IDLE_CLASSES, Cause, _Room
 from stallscope.analyzers.run import Run
 from stallscope.profiler import intervals
 from stallscope.profiler.errors import StallscopeError
@@ -203,3 +204,26 @@ def test_causes_sum_to_idle_on_the_large_public_traces(shared: Path) -> None:
         except StallscopeError:
             continue
         assert_conserved(Run(session))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.integers(0, 200), max_size=30), st.lists(st.integers(0, 200), max_size=20))
+def test_middles_are_told_by_the_edges_of_a_set(ends: list[int], edges: list[int]) -> None:
+    points, marks = np.unique(np.array(ends, np.int64)), np.unique(np.array(edges, np.int64))
+    begin, until = points[:-1:2], points[1::2][: len(points[:-1:2])]
+    some = marks[: len(marks) // 2 * 2].reshape(-1, 2)
+
+    found = _middle_inside((some[:, 0], some[:, 1]), begin, until)
+
+    assert (
+        found.tolist() == intervals.contains((some[:, 0], some[:, 1]), begin + (until - begin) // 2).tolist()
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(0, 50), max_size=30), st.lists(st.integers(0, 30), max_size=9))
+def test_room_is_made_as_numpy_makes_it(values: list[int], places: list[int]) -> None:
+    column = np.array(values, np.int64)
+    at = np.sort(np.minimum(np.array(places, np.intp), len(values)))
+    more = np.arange(100, 100 + len(at))
+    assert _Room(len(column), at).filled(column, more).tolist() == np.insert(column, at, more).tolist()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from stallscope.analyzers import places as places_module
 from stallscope.analyzers.run import Run
 from support.lanes import timeline
 
@@ -33,6 +35,22 @@ def test_the_frame_of_an_operator_and_of_its_kernel(names: tuple[str, ...], expe
     rows = {run.timeline.name(r): r for r in range(len(run.timeline))}
     assert run.places.place(rows["aten::mm"]).python == expected
     assert run.python_of(rows["gemm"]) == expected
+
+
+@pytest.mark.parametrize("small", [64, 1])
+def test_below_is_all_that_stands_under_a_row(small: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places_module, "_SMALL_TREE", small)
+    drawn = "host op:a@0..50 op:b@0..40 op:c@10..20 op:d@60..90 rt:cudaMalloc@65..70 op:e@95..99\nhost2 op:f@61..62"
+    # many rows beside them: what is below few rows of many is found another way
+    more = " ".join(f"op:x@{i}..{i + 1}" for i in range(200, 400, 2))
+    session = timeline(f"{drawn}\nhost3 {more}")
+    found, places = session.timeline, Run(session).places
+    named = found.match_names(lambda n: n in ("b", "d"))
+    assert sorted(found.name(int(r)) for r in places.below(named)) == ["b", "c", "cudaMalloc", "d"]
+    assert (
+        places.below(named).tolist()
+        == np.flatnonzero(places.nearest(np.arange(len(found)), named) >= 0).tolist()
+    )
 
 
 def test_a_profiler_step_is_no_operator_and_no_place() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stallscope.profiler import kernels, kernels_py
@@ -243,6 +243,20 @@ def test_numpy_says_the_same(values: list[int], chosen: list[int]) -> None:
     assert kernels.distinct(column).tolist() == np.unique(column).tolist()
     for share in (0.0, 0.1, 0.5, 0.99, 1.0):
         assert kernels.quantile(column, share) == pytest.approx(float(np.quantile(column, share)), rel=1e-12)
+
+
+@pytest.mark.parametrize("block", [4, 1 << 16])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 1 << 62)), max_size=30), st.integers(0, 9))
+def test_sums_are_exact(
+    block: int, monkeypatch: pytest.MonkeyPatch, rows: list[tuple[int, int]], groups: int
+) -> None:
+    monkeypatch.setattr(kernels, "_BLOCK", block)
+    for scale in (1 << 62, 1000):  # beyond what doubles hold, and within
+        group, values = i8(*(g for g, _ in rows)), i8(*(v % scale // 64 for _, v in rows))
+        expected = np.zeros(max(groups, int(group.max(initial=-1)) + 1), np.int64)
+        np.add.at(expected, group, values)
+        assert kernels.sums(group, values, groups).tolist() == expected.tolist()
 
 
 @both
