@@ -33,7 +33,9 @@ from stallscope.profiler.recorder.format import ANALYSIS, ANALYSIS_LOG
 LIMIT_S = 3600.0
 ATTEMPTS = 4
 """torch_npu 2.14's parser loses track of one of its own tasks now and then, says so, and leaves out what depends on
-it. The same data is read whole the next time."""
+it. The same data is read whole the next time, or the one after it."""
+SHORT_ATTEMPTS, SHORT_S = 12, 60.0
+"""So many while all of them together take less than this: of a short recording the parser loses most."""
 _LOST_TASK = "run failed"
 _WINDOW = re.compile(r"^p\d{1,10}-\d{1,20}-w\d{1,9}$")
 _TORCH_NPU, _MINDSPORE = "torch_npu", "mindspore"
@@ -144,7 +146,10 @@ def analyse(raw: Path, say: Callable[[str], None] = lambda text: None) -> Outcom
 
 def _run_until_whole(kind: str, raw: Path, windows: Sequence[Path]) -> list[str]:
     said: list[str] = []
-    for _ in range(ATTEMPTS):
+    begin = time.monotonic()
+    for attempt in range(SHORT_ATTEMPTS):
+        if attempt >= ATTEMPTS and time.monotonic() - begin > SHORT_S:
+            break
         said = _run(kind, raw, windows)
         if not any(_LOST_TASK in text for text in said):
             break

@@ -10,7 +10,7 @@ import pytest
 
 from stallscope.profiler.kinds import Kind
 from stallscope.profiler.readers import load
-from stallscope.profiler.recorder.offline import ATTEMPTS
+from stallscope.profiler.recorder.offline import SHORT_ATTEMPTS
 from stallscope.profiler.session import Session
 from support import ascend_raw, wheels
 from support.ascend_raw import Kernel, Op
@@ -54,7 +54,7 @@ def parse(base: Path, ops: list[Op]) -> tuple[Path, str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", f"{place}{os.pathsep}{os.environ.get('PATH', '')}")
         # now and then it loses track of a task of its own and says so; `offline` starts it again, too
-        for _ in range(ATTEMPTS):
+        for _ in range(SHORT_ATTEMPTS):
             said = analyse(sources, folder)
             if "run failed" not in said:
                 break
