@@ -94,7 +94,8 @@ IDLE_CLASSES: dict[str, str] = {cause.key: text for cause, text in _TEXT.items()
 HOST_WORK = (Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH_PATH, Cause.GRAPH_LAUNCH, Cause.UNRECORDED)
 """Causes that are the host preparing work: what a wait before it may answer for."""
 
-_IS_HOST_WORK = np.isin(np.arange(len(Cause)), [int(c) for c in HOST_WORK])
+IS_HOST_WORK = np.isin(np.arange(len(Cause)), [int(c) for c in HOST_WORK])
+"""The same, to be asked by the number of a cause."""
 _IS_HEAVY = np.isin(np.arange(len(Cause)), [int(Cause.PYTHON), int(Cause.UNRECORDED), int(Cause.SCHEDULER)])
 
 HEAVY_NS = 300_000
@@ -451,7 +452,7 @@ def _claimed(account: IdleAccount, most: Part, few: Part) -> tuple[Int64, Part, 
         once[mine] = blocks.once_a_step[block[mine]]
         since[mine] = blocks.start_ns[block[mine]]
     # few gaps have anything claimed; only their pieces are looked at
-    start, end, gap, activity, row = _in_order([_chosen((most, few), limit > 0, _IS_HOST_WORK)])
+    start, end, gap, activity, row = _in_order([_chosen((most, few), limit > 0, IS_HOST_WORK)])
     exempt = (heavy[gap] > 0) & once[gap]
     exempt &= (activity == int(Cause.PYTHON)) | (activity == int(Cause.UNRECORDED))
     dur = np.where(~exempt & (start >= since[gap]), end - start, 0)

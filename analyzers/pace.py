@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from stallscope.analyzers.idle import HOST_WORK, Cause, IdleAccount
+from stallscope.analyzers.idle import IS_HOST_WORK, IdleAccount
 from stallscope.profiler import kernels
 from stallscope.profiler.timeline import Bool, Int64
 
@@ -26,9 +26,6 @@ STALL_FLOOR_NS = 50_000
 """Below this a gap is pace, whatever the thread's pace is (TensorRT-LLM calls 10-50 us "light Python")."""
 STALL_CEILING_NS = 300_000
 """Above this a gap is a stall, whatever the thread's pace is: no framework needs that long per operator."""
-
-
-_IS_WORK = np.isin(np.arange(len(Cause)), [int(c) for c in HOST_WORK])
 
 
 class Pace:
@@ -67,7 +64,7 @@ class Pace:
     @cached_property
     def is_work(self) -> Bool:
         """Pieces of the host's own work that no wait answers for. Shape (p,)."""
-        return _IS_WORK[self.account.pieces.cause]
+        return IS_HOST_WORK[self.account.pieces.cause]
 
     @cached_property
     def stall_places(self) -> npt.NDArray[np.intp]:

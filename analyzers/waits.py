@@ -85,7 +85,7 @@ def wait_blocks(run: Run, track: int) -> WaitBlocks:
     first[1:] = (before[1:] != before[:-1]) | (start[1:] - end[:-1] > TOGETHER_NS)
     at = np.flatnonzero(first)
     block = np.cumsum(first) - 1
-    length = _sums(spans.dur_ns[waits], block, len(at))
+    length = kernels.sums(block, spans.dur_ns[waits], len(at))
     row = _longest(waits, spans.dur_ns[waits], block, len(at))
     operator, frame = run.places.calling_operators(row), run.places.user_frames(row)
     key, repeats = _keys(run, row, operator, frame)
@@ -97,19 +97,13 @@ def wait_blocks(run: Run, track: int) -> WaitBlocks:
         row=row,
         operator=operator,
         frame=frame,
-        copy_ns=_sums(run.copy_device_ns[waits], block, len(at)),
+        copy_ns=kernels.sums(block, run.copy_device_ns[waits], len(at)),
         longest_copy_ns=_most(run.copy_device_ns[waits], block, len(at)),
-        copy_bytes=_sums(np.maximum(run.copy_bytes[waits], 0), block, len(at)),
+        copy_bytes=kernels.sums(block, np.maximum(run.copy_bytes[waits], 0), len(at)),
         key=key,
         repeats=repeats,
         once_a_step=_once_a_step(run, row, operator, key),
     )
-
-
-def _sums(values: Int64, group: npt.NDArray[np.intp], groups: int) -> Int64:
-    out = np.zeros(groups, np.int64)
-    np.add.at(out, group, values)
-    return out
 
 
 def _most(values: Int64, group: npt.NDArray[np.intp], groups: int) -> Int64:

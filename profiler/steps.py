@@ -25,7 +25,6 @@ import numpy as np
 import numpy.typing as npt
 
 from stallscope.profiler import kernels, step_evidence, step_pattern
-from stallscope.profiler.kernels import distinct, nearest
 from stallscope.profiler.kinds import DEVICE_WORK, Kind, is_graph_launch
 from stallscope.profiler.step_names import PHASES, Confidence, Level, StepName, read_name, renamed
 from stallscope.profiler.timeline import Int64, Timeline, Track
@@ -174,7 +173,7 @@ def _read_names(timeline: Timeline, kinds: tuple[Kind, ...]) -> tuple[Rows, _Tol
     rows = np.flatnonzero(tells)
     table = np.full(len(timeline.strings), -1, np.int32)
     names: list[StepName] = []
-    for code in distinct(name[rows]).tolist():
+    for code in kernels.distinct(name[rows]).tolist():
         told = read_name(timeline.strings[code])
         if told is not None:
             table[code] = len(names)
@@ -206,7 +205,7 @@ def _annotated(timeline: Timeline) -> list[Step]:
 def _ancestor_in(timeline: Timeline, rows: Rows, mask: Mask) -> Rows:
     """For each row its nearest ancestor inside `mask`, else -1. Shape of `rows`."""
     parent = timeline.spans.parent
-    return nearest(parent, mask, parent[rows]).astype(np.intp, copy=False)
+    return kernels.nearest(parent, mask, parent[rows]).astype(np.intp, copy=False)
 
 
 def _marks(timeline: Timeline, rows: Rows, told: _Told) -> list[Step]:
