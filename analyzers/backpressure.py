@@ -7,7 +7,6 @@ while the host is the slower side, and grows without bound once the device is. H
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ import numpy as np
 from stallscope.profiler import intervals, kernels
 from stallscope.profiler.device import DeviceView
 from stallscope.profiler.kinds import HOST_CALLS
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.timeline import Int64
 
 if TYPE_CHECKING:

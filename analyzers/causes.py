@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +24,7 @@ from stallscope.analyzers.pricing import price, without_times
 from stallscope.analyzers.units import count, duration, share
 from stallscope.profiler import intervals, kernels
 from stallscope.profiler.intervals import IntervalSet
+from stallscope.profiler.light import dataclass
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run

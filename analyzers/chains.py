@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,6 +18,7 @@ import numpy.typing as npt
 from stallscope.analyzers.models.call import Cost, make_call
 from stallscope.analyzers.models.family import Family
 from stallscope.profiler import kernels
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.step_pattern import stretch_hashes
 from stallscope.profiler.timeline import Int64
 

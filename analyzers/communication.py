@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +27,7 @@ import numpy.typing as npt
 from stallscope.analyzers.finding import Evidence
 from stallscope.profiler import intervals, kernels
 from stallscope.profiler.kinds import Kind
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.timeline import Bool, Int64
 
 if TYPE_CHECKING:

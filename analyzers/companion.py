@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ import numpy.typing as npt
 from stallscope.analyzers.models.attribution import call_costs, operator_rows
 from stallscope.profiler.kernels import distinct, group
 from stallscope.profiler.kinds import Kind, is_kernel_launch
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.notes import Note
 from stallscope.profiler.session import Session
 from stallscope.profiler.step_pattern import stretch_hashes

@@ -7,12 +7,12 @@ difference is only as good as the comparison: `same_work` says how much of the k
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
 from stallscope.analyzers.finding import Finding, Report
 from stallscope.analyzers.idle import IDLE_CLASSES
 from stallscope.analyzers.units import duration, share
 from stallscope.profiler.errors import OptionError
+from stallscope.profiler.light import dataclass
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "launch overhead": ("dispatch", "launch_path", "graph_launch"),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.notes import Note
 
 Confidence = Literal["high", "medium", "low"]

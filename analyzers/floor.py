@@ -9,7 +9,6 @@ Performance Engineering: Best Practices"; MFU: PaLM, arXiv 2204.02311, with dens
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from stallscope.analyzers.phases import PhaseSeries
 from stallscope.analyzers.units import duration, share
 from stallscope.analyzers.work import Group
 from stallscope.profiler import intervals
+from stallscope.profiler.light import dataclass
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run

@@ -8,7 +8,8 @@ person who wrote it knows better, so a match is an offer.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from stallscope.profiler.light import dataclass
 
 LETTERS: dict[str, str] = {
     "A": "Add Adds AddV2 InplaceAdd Axpy AxpyV2",

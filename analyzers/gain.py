@@ -7,7 +7,6 @@ recording is too long to replay, the kernel time itself is the bound, and only w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +16,7 @@ from stallscope.analyzers.replay import MAX_ERROR, Change
 from stallscope.analyzers.units import share
 from stallscope.profiler import intervals, kernels
 from stallscope.profiler.intervals import IntervalSet
+from stallscope.profiler.light import dataclass
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run

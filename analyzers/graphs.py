@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from stallscope.analyzers.registry import NotAnalysable
 from stallscope.analyzers.replay import Change
 from stallscope.profiler import intervals, kernels
 from stallscope.profiler.kinds import Kind
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.links import submitters
 
 if TYPE_CHECKING:

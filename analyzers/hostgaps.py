@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from stallscope.analyzers.idle import cut
 from stallscope.profiler import intervals
 from stallscope.profiler.intervals import IntervalSet
 from stallscope.profiler.kinds import Kind
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.timeline import Int64
 
 if TYPE_CHECKING:

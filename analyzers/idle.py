@@ -10,7 +10,6 @@ A gap with a launch in it that left no device record is unexplained: the device 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -30,6 +29,7 @@ from stallscope.profiler.device import (
 )
 from stallscope.profiler.intervals import IntervalSet
 from stallscope.profiler.kinds import Kind
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.links import submitters
 from stallscope.profiler.timeline import Bool, Int32, Int64
 

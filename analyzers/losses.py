@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from stallscope.analyzers.idle import Cause, IdleAccount
 from stallscope.analyzers.places import Place
 from stallscope.analyzers.units import duration
 from stallscope.profiler import kernels
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.timeline import Int32, Int64
 
 if TYPE_CHECKING:

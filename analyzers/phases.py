@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.steps import Step
 from stallscope.profiler.timeline import Int64
 

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from stallscope.analyzers.models.call import Cost
 from stallscope.analyzers.models.roofline import IMPOSSIBLE, LOW, TARGET, RooflinePoint, far_from_roofs
 from stallscope.analyzers.units import size
+from stallscope.profiler.light import dataclass
 
 Bound = Literal[
     "cube-bound", "vector-bound", "memory-bound", "feed-bound", "scalar-bound", "unbound", "unknown"

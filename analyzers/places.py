@@ -5,7 +5,6 @@ All functions take arrays of rows and walk up the call tree for all of them at o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +17,7 @@ from stallscope.analyzers.hostwords import is_garbage_collection
 from stallscope.profiler import kernels
 from stallscope.profiler.activity import Segments, flatten
 from stallscope.profiler.kinds import Kind
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.timeline import Int32, Int64, Timeline
 
 Rows = npt.NDArray[np.intp]

@@ -7,7 +7,6 @@ finding says in its facts which of the two it was.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from stallscope.analyzers.replay import Change
 from stallscope.analyzers.waits import WaitBlocks
 from stallscope.profiler import intervals, kernels
 from stallscope.profiler.intervals import IntervalSet
+from stallscope.profiler.light import dataclass
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run

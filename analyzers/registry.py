@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from stallscope.analyzers.finding import Finding
 from stallscope.profiler.errors import OptionError
+from stallscope.profiler.light import dataclass
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run
@@ -28,7 +29,7 @@ class NotApplicable(NotAnalysable):
     """Raised by a rule that has nothing to say about this kind of recording; nothing is missing."""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Rule:
     """One rule: a module with CODE, NAME (optional), NEEDS, Limits and check(run, limits).
 

@@ -18,7 +18,7 @@ publish the error of replaying the unchanged run.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,7 @@ import numpy.typing as npt
 from stallscope.profiler import intervals, kernels
 from stallscope.profiler.intervals import IntervalSet
 from stallscope.profiler.kinds import Kind, is_blocking_copy_call, is_graph_launch
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.links import submitters
 from stallscope.profiler.timeline import Int64
 

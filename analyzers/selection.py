@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
@@ -23,6 +23,7 @@ from typing import Any
 
 from stallscope.analyzers.registry import Rule
 from stallscope.profiler.errors import OptionError
+from stallscope.profiler.light import dataclass
 
 if sys.version_info >= (3, 11):
     import tomllib

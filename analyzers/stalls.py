@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from stallscope.analyzers.pricing import price, without_waits
 from stallscope.analyzers.units import count, duration, share
 from stallscope.analyzers.waits import WaitBlocks
 from stallscope.profiler import intervals, kernels
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.timeline import Bool, Int32
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stallscope.analyzers.finding import Finding
 from stallscope.analyzers.units import duration
 from stallscope.analyzers.whatif import combined
 from stallscope.profiler import intervals
+from stallscope.profiler.light import dataclass
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run

@@ -8,7 +8,6 @@ Limits: linked share 95 % (peers.md, recommended definitions), profiler overhead
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,6 +19,7 @@ from stallscope.profiler import intervals, kernels
 from stallscope.profiler.device import BEFORE_RECORDING
 from stallscope.profiler.ids import NO_ID
 from stallscope.profiler.kinds import HOST_CALLS
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.notes import Note
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ while the device is busy costs nothing by itself.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy.typing as npt
 
 from stallscope.profiler import kernels, kinds
 from stallscope.profiler.kinds import Kind
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.links import submitters
 from stallscope.profiler.timeline import Bool, Int32, Int64
 

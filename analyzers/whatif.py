@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from stallscope.profiler import intervals, kernels
 from stallscope.profiler.errors import OptionError
 from stallscope.profiler.intervals import IntervalSet
 from stallscope.profiler.kinds import HOST_CALLS
+from stallscope.profiler.light import dataclass
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ behind one without a cost model, make groups too, so that the groups add up to a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,6 +23,7 @@ from stallscope.analyzers.models.roofline import RooflinePoint, roofline
 from stallscope.analyzers.pipes import Pipes, with_bytes, with_pipes
 from stallscope.profiler import kernels
 from stallscope.profiler.kinds import DEVICE_WORK, Kind
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.notes import Note
 from stallscope.profiler.timeline import Int32, Int64, Timeline
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +48,7 @@ from stallscope.profiler import kernels
 from stallscope.profiler.device import GAP_CLASSES
 from stallscope.profiler.ids import NO_ID, TEXT_ID_BASE
 from stallscope.profiler.kinds import Kind, is_collective
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.readers.chrome_trace import CATEGORY_KINDS
 from stallscope.profiler.session import Session
 from stallscope.profiler.timeline import ARG_INT, ARG_STRING, Bool, Int32, Int64, Timeline

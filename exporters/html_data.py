@@ -17,7 +17,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ from stallscope.exporters.lanes import assign_disjoint_lanes
 from stallscope.profiler import intervals, kernels
 from stallscope.profiler.ids import NO_ID, TEXT_ID_BASE, decode_id
 from stallscope.profiler.kinds import KIND_NAMES, Kind
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.session import Session
 from stallscope.profiler.timeline import ArgStore, Timeline, Track
 

@@ -7,13 +7,14 @@ lines that are not one. Here every line gets a number no other line and no proce
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from stallscope.exporters.base import one_line, process_label
 from stallscope.exporters.lanes import timeline_lanes
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.session import Session
 from stallscope.profiler.timeline import Int32, Int64, Track
 

@@ -9,10 +9,9 @@ distance of the clocks at both ends and, if it changed, a straight line between.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.recorder.backends.ascend import ANCHOR
 from stallscope.profiler.timeline import Int64, Timeline
 

@@ -7,7 +7,6 @@ the rows exist. `finish` derives what all later stages share: rows in order, cal
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy.typing as npt
 from stallscope.profiler import kernels
 from stallscope.profiler.ids import NO_ID
 from stallscope.profiler.kinds import DEVICE_WORK, Kind
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.links import join_launches
 from stallscope.profiler.nesting import nest
 from stallscope.profiler.notes import Notes

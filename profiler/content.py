@@ -11,8 +11,9 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from stallscope.profiler.light import dataclass
 
 _WHOLE = 8 << 20
 _ENDS = 1 << 20

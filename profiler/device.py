@@ -12,7 +12,6 @@ classed by the device event that ends it:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -22,6 +21,7 @@ from stallscope.profiler import intervals, kernels
 from stallscope.profiler.ids import NO_ID, TEXT_ID_BASE
 from stallscope.profiler.intervals import IntervalSet
 from stallscope.profiler.kinds import DEVICE_WORK, Kind
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.timeline import Int32, Int64, Timeline
 
 QUEUED_SHORT_NS = 30_000

@@ -12,9 +12,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import ModuleType
 from typing import Literal
+
+from stallscope.profiler.light import dataclass
 
 IMPORT_S = 60
 AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
+
+from stallscope.profiler.light import dataclass
 
 Severity = Literal["info", "warning", "data_loss"]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from stallscope.profiler import session_check, session_tables
 from stallscope.profiler.content import Content, content_of
 from stallscope.profiler.errors import InputError
 from stallscope.profiler.kinds import KIND_NAMES, Kind
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.notes import Note, Notes
 from stallscope.profiler.timeline import (
     Allocations,

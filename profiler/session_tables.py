@@ -10,7 +10,6 @@ import dataclasses
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import numpy.typing as npt
 
 from stallscope.profiler import session_check
 from stallscope.profiler.errors import InputError
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.timeline import (
     ARG_SPILLED,
     Allocations,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy.typing as npt
 
 from stallscope.profiler import kernels
 from stallscope.profiler.kinds import Kind
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.step_names import Confidence
 from stallscope.profiler.timeline import Int64, Timeline
 

@@ -8,9 +8,11 @@ scopes, torch's ProfilerStep, and words that users write.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import Any, Literal
+
+from stallscope.profiler.light import dataclass
 
 Confidence = Literal["high", "medium", "low"]
 

@@ -9,13 +9,13 @@ the token to the host). Where neither is seen, nothing is found. Idea: DeepProf 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from stallscope.profiler import kernels
+from stallscope.profiler.light import dataclass
 
 Codes = npt.NDArray[Any]
 Positions = npt.NDArray[np.int64]

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ import numpy.typing as npt
 
 from stallscope.profiler import kernels, step_evidence, step_pattern
 from stallscope.profiler.kinds import DEVICE_WORK, Kind, is_graph_launch
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.step_names import PHASES, Confidence, Level, StepName, read_name, renamed
 from stallscope.profiler.timeline import Int64, Timeline, Track
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from stallscope.profiler.ids import NO_ID, TEXT_ID_BASE, decode_id
 from stallscope.profiler.kinds import DEVICE_WORK, KIND_NAMES, Kind
+from stallscope.profiler.light import dataclass
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,7 +9,6 @@ kernels holds some hundred; everything per event is columns.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from stallscope.analyzers.models.cost import estimate, estimate_kernel_row
 from stallscope.analyzers.models.family import Family, kernel_family
 from stallscope.profiler.kernels import group, nearest
 from stallscope.profiler.kinds import Kind, is_graph_launch
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.timeline import Int32, Int64, Timeline
 
 FAMILIES: tuple[Family, ...] = tuple(Family)

@@ -11,10 +11,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Literal
 
 from stallscope.analyzers.models.family import Family
+from stallscope.profiler.light import dataclass
 
 Basis = Literal["shapes", "lower bound", "expected"]
 Unit = Literal["matrix", "vector"]

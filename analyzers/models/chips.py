@@ -17,8 +17,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
+
+from stallscope.profiler.light import dataclass
 
 Confidence = Literal["data sheet", "derived", "doubtful"]
 Vendor = Literal["NVIDIA", "AMD", "Huawei"]

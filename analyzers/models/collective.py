@@ -9,11 +9,11 @@ speeds, so a collective has no place on the roofline of a device.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from stallscope.analyzers.models.call import Call, Cost, NoModel, Traffic, nbytes, parse_dtype
 from stallscope.analyzers.models.family import Family
 from stallscope.analyzers.models.registry import Model, names
+from stallscope.profiler.light import dataclass
 
 _KINDS: list[tuple[str, re.Pattern[str]]] = [
     ("all_reduce", re.compile(r"all_?reduce")),

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from typing import Literal
 
 from stallscope.analyzers.models.call import Cost
 from stallscope.analyzers.models.chips import Chip, Figure
 from stallscope.analyzers.models.family import Family
+from stallscope.profiler.light import dataclass
 
 Verdict = Literal[
     "memory-bound", "compute-bound", "latency-bound", "inefficient", "model-or-clock-fault", "unknown"

@@ -17,7 +17,6 @@ is needed. Keep on the device what is copied in every step.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -34,6 +33,7 @@ from stallscope.analyzers.stalls import block_pieces
 from stallscope.analyzers.units import duration, share, size
 from stallscope.profiler import intervals, kernels
 from stallscope.profiler.kinds import Kind
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.timeline import Bool, Int64
 
 if TYPE_CHECKING:

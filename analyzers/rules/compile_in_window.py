@@ -17,7 +17,7 @@ on disk, and start the recording after warm-up.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from stallscope.analyzers.causes import CauseText, cause_findings, in_place
@@ -27,6 +27,7 @@ from stallscope.analyzers.idle import Cause
 from stallscope.analyzers.registry import limit
 from stallscope.analyzers.units import duration
 from stallscope.profiler import kernels
+from stallscope.profiler.light import dataclass
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run

@@ -20,7 +20,6 @@ their kernel wants once (`torch_npu.npu_format_cast`), or turn private layouts o
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,6 +34,7 @@ from stallscope.analyzers.units import duration, share
 from stallscope.analyzers.work import copies_within_device
 from stallscope.profiler import kernels
 from stallscope.profiler.kinds import Kind
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.timeline import Int64
 
 if TYPE_CHECKING:

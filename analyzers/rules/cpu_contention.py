@@ -19,7 +19,7 @@ device, move tokenizing, detokenizing and logging to another process, and lower 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from stallscope.analyzers import contention
@@ -30,6 +30,7 @@ from stallscope.analyzers.idle import Cause
 from stallscope.analyzers.registry import NotAnalysable, limit
 from stallscope.analyzers.units import duration, share
 from stallscope.profiler import intervals
+from stallscope.profiler.light import dataclass
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,6 +41,7 @@ from stallscope.analyzers.units import count, duration, share
 from stallscope.profiler import intervals, kernels
 from stallscope.profiler.device import DeviceView
 from stallscope.profiler.kinds import Kind
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.timeline import Int64
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ makes a step fall back: a size over the largest captured one, logprobs, guided d
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from stallscope.analyzers.gain import replayable, why_not_replayable
 from stallscope.analyzers.graphs import EAGER, WHOLE, StepUse
 from stallscope.analyzers.registry import NotAnalysable, limit
 from stallscope.analyzers.units import duration, share
+from stallscope.profiler.light import dataclass
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run

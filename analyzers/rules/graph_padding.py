@@ -15,7 +15,6 @@ Capture more sizes around those that occur, so that the next captured one is nea
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stallscope.analyzers import kernelwords
@@ -25,6 +24,7 @@ from stallscope.analyzers.models.family import Family
 from stallscope.analyzers.registry import NotAnalysable, NotApplicable, limit
 from stallscope.analyzers.units import duration, share
 from stallscope.analyzers.work import Group
+from stallscope.profiler.light import dataclass
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run

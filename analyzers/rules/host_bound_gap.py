@@ -18,7 +18,6 @@ tokens and logs from another thread.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +28,7 @@ from stallscope.analyzers.losses import ONCE_TEXT, Loss, amount, evidence, losse
 from stallscope.analyzers.pricing import price, without_stalls
 from stallscope.analyzers.registry import limit
 from stallscope.analyzers.units import count, duration, share
+from stallscope.profiler.light import dataclass
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run

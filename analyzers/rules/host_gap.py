@@ -16,7 +16,6 @@ Move the work out of the loop, batch it, or run it in another thread or process 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +28,7 @@ from stallscope.analyzers.places import Place
 from stallscope.analyzers.registry import NotApplicable, limit
 from stallscope.analyzers.units import duration, share
 from stallscope.profiler import kernels
+from stallscope.profiler.light import dataclass
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run

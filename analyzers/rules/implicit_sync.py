@@ -18,12 +18,12 @@ memory without blocking and use the value a step later.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stallscope.analyzers.finding import Finding
 from stallscope.analyzers.registry import limit
 from stallscope.analyzers.stalls import sync_findings
+from stallscope.profiler.light import dataclass
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run

@@ -17,7 +17,6 @@ for a debug mode that synchronises after each operator.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stallscope.analyzers.finding import Finding
@@ -29,6 +28,7 @@ from stallscope.analyzers.replay import Change
 from stallscope.analyzers.stalls import block_pieces
 from stallscope.analyzers.units import duration, share
 from stallscope.profiler import kernels
+from stallscope.profiler.light import dataclass
 
 if TYPE_CHECKING:
     from stallscope.analyzers.losses import Loss

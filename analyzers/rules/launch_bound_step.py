@@ -18,7 +18,6 @@ are launched, or batch more requests per step. A faster CPU core helps as well.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,6 +33,7 @@ from stallscope.analyzers.replay import GRAPH_GAP_NS
 from stallscope.analyzers.units import duration, share
 from stallscope.profiler import intervals, kernels
 from stallscope.profiler.kinds import Kind
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.timeline import Bool
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ the engine offers. Load the weight and compute in bfloat16 where its precision i
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,6 +30,7 @@ from stallscope.analyzers.models.roofline import IMPOSSIBLE, LOW
 from stallscope.analyzers.registry import limit
 from stallscope.analyzers.units import duration, share, size
 from stallscope.analyzers.work import Group
+from stallscope.profiler.light import dataclass
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run

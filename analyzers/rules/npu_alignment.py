@@ -18,7 +18,6 @@ weight in the tiled layout of the cube once (`torch_npu.npu_format_cast(weight, 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -32,6 +31,7 @@ from stallscope.analyzers.npu import BURST_BYTES, CUBE, MIX_CUBE, KernelGroup, O
 from stallscope.analyzers.pipes import BUSY
 from stallscope.analyzers.registry import limit
 from stallscope.analyzers.units import duration, share
+from stallscope.profiler.light import dataclass
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run

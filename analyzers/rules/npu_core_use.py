@@ -17,7 +17,6 @@ core count, or let two such kernels run on two streams.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,6 +30,7 @@ from stallscope.analyzers.registry import NotAnalysable, limit
 from stallscope.analyzers.rules.small_grid_kernel import Limits as SmallGrid
 from stallscope.analyzers.rules.small_grid_kernel import is_small
 from stallscope.analyzers.units import duration, share
+from stallscope.profiler.light import dataclass
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run

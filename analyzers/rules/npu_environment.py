@@ -27,7 +27,6 @@ Set what the finding names, and record again: the gain is that of the rule it po
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,6 +41,7 @@ from stallscope.analyzers.taskqueue import DIRECT
 from stallscope.analyzers.units import duration, share
 from stallscope.profiler import intervals
 from stallscope.profiler.kinds import Kind
+from stallscope.profiler.light import dataclass
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run

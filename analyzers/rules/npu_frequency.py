@@ -16,7 +16,6 @@ at other processes on the card.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +26,7 @@ from stallscope.analyzers.finding import Finding
 from stallscope.analyzers.gain import saving
 from stallscope.analyzers.registry import NotAnalysable, limit
 from stallscope.analyzers.units import duration, share
+from stallscope.profiler.light import dataclass
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run

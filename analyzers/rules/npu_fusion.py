@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +31,7 @@ from stallscope.analyzers.gain import saving
 from stallscope.analyzers.registry import NotAnalysable, limit
 from stallscope.analyzers.units import duration, share
 from stallscope.profiler import kernels
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.timeline import Int64
 
 if TYPE_CHECKING:

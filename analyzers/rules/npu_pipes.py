@@ -20,7 +20,6 @@ attention in pieces, an up-to-date operator package. Operators you wrote yoursel
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,6 +32,7 @@ from stallscope.analyzers.pipes import Pipes
 from stallscope.analyzers.registry import limit
 from stallscope.analyzers.rules.npu_core_use import fill
 from stallscope.analyzers.units import duration, share
+from stallscope.profiler.light import dataclass
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run

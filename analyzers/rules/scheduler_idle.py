@@ -16,13 +16,13 @@ process, and look at the load: a server without requests is idle for a good reas
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stallscope.analyzers.causes import CauseText, cause_findings, in_place
 from stallscope.analyzers.finding import Finding
 from stallscope.analyzers.idle import Cause
 from stallscope.analyzers.registry import limit
+from stallscope.profiler.light import dataclass
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run

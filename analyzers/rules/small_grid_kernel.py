@@ -16,7 +16,6 @@ kernel made for this shape, or batch several of these calls into one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +26,7 @@ from stallscope.analyzers.gain import Saving, saving
 from stallscope.analyzers.registry import limit
 from stallscope.analyzers.units import duration, share
 from stallscope.analyzers.work import Group
+from stallscope.profiler.light import dataclass
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run

@@ -16,7 +16,6 @@ HCCL cuts large messages into.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stallscope.analyzers.communication import Packets
@@ -24,6 +23,7 @@ from stallscope.analyzers.environment import variable
 from stallscope.analyzers.finding import Finding, Where
 from stallscope.analyzers.registry import NotAnalysable, NotApplicable, limit
 from stallscope.analyzers.units import duration, share
+from stallscope.profiler.light import dataclass
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run

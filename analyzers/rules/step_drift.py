@@ -16,7 +16,6 @@ Look at the Python line that grows (named where it can be told), and at what is 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +27,7 @@ from stallscope.analyzers.phases import PhaseSeries
 from stallscope.analyzers.places import Place
 from stallscope.analyzers.registry import limit
 from stallscope.analyzers.units import duration, share
+from stallscope.profiler.light import dataclass
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run

@@ -17,7 +17,6 @@ device other work to do beside it (micro-batches in a pipeline).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +26,7 @@ from stallscope.analyzers.finding import Evidence, Finding, Where
 from stallscope.analyzers.losses import amount
 from stallscope.analyzers.registry import limit
 from stallscope.analyzers.units import duration, share
+from stallscope.profiler.light import dataclass
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run

@@ -24,7 +24,6 @@ No queue: `TASK_QUEUE_ENABLE=1` (the default) or 2.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,6 +36,7 @@ from stallscope.analyzers.losses import Loss, amount, evidence, per_step, togeth
 from stallscope.analyzers.registry import NotAnalysable, NotApplicable, limit
 from stallscope.analyzers.taskqueue import CALLING, DIRECT, TaskQueue
 from stallscope.analyzers.units import duration, share
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.timeline import Bool
 
 if TYPE_CHECKING:

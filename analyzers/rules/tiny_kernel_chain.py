@@ -16,7 +16,6 @@ Compile the chain, or use the fused operator the engine offers (norms, rotary em
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stallscope.analyzers import kernelwords
@@ -25,6 +24,7 @@ from stallscope.analyzers.finding import Finding, Where
 from stallscope.analyzers.gain import saving
 from stallscope.analyzers.registry import limit
 from stallscope.analyzers.units import duration, share
+from stallscope.profiler.light import dataclass
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run

@@ -14,13 +14,13 @@ Pad what is sent so that each rank's part is a multiple of 512 bytes.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stallscope.analyzers.communication import Packets
 from stallscope.analyzers.finding import Finding, Where
 from stallscope.analyzers.registry import NotAnalysable, NotApplicable, limit
 from stallscope.analyzers.units import duration, share
+from stallscope.profiler.light import dataclass
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run

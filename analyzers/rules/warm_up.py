@@ -17,7 +17,6 @@ before it takes requests.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +25,7 @@ from stallscope.analyzers.finding import Evidence, Finding
 from stallscope.analyzers.phases import PhaseSeries
 from stallscope.analyzers.registry import limit
 from stallscope.analyzers.units import duration
+from stallscope.profiler.light import dataclass
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run

@@ -12,7 +12,7 @@ kernel -> launch call -> (parents) dequeue -> enqueue -> (parents) operator.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from stallscope.profiler.activity import flatten_rows
 from stallscope.profiler.builder import TimelineBuilder
 from stallscope.profiler.ids import NO_ID
 from stallscope.profiler.kinds import DEVICE_WORK, Kind, is_graph_launch
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.notes import Notes
 from stallscope.profiler.timeline import Int32, Int64, Timeline
 

@@ -12,12 +12,12 @@ Absence of a file is never an error; a damaged file costs what is in it; a damag
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from stallscope.profiler.errors import InputError
 from stallscope.profiler.kernels import distinct
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.notes import Note, Notes
 from stallscope.profiler.ranks import join_ranks
 from stallscope.profiler.readers import (

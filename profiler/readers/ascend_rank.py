@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from stallscope.profiler.builder import TimelineBuilder
 from stallscope.profiler.ids import NO_ID, decode_id, encode_id
 from stallscope.profiler.kernels import distinct
 from stallscope.profiler.kinds import Kind
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.readers.ascend_table import Column, Table, clean, to_float
 from stallscope.profiler.timeline import (
     ARG_FLOAT,

@@ -11,7 +11,6 @@ import sqlite3
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -21,6 +20,7 @@ import numpy.typing as npt
 
 from stallscope.profiler import kernels
 from stallscope.profiler.errors import InputError
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.notes import Notes
 from stallscope.profiler.readers.ascend_content import ending, first_bytes
 from stallscope.profiler.readers.source import unpacked

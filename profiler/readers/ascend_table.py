@@ -13,7 +13,7 @@ import csv
 import io
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallscope.profiler.errors import InputError
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.notes import Notes
 from stallscope.profiler.readers.ascend_content import content, first_bytes
 from stallscope.profiler.timeline import NO_TIME, Int32, Int64

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ import numpy.typing as npt
 from stallscope.profiler.errors import InputError
 from stallscope.profiler.ids import NO_ID, decode_id
 from stallscope.profiler.kinds import Kind
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.notes import Notes
 from stallscope.profiler.ranks import TEXT_TAGS, translate, translate_ids
 from stallscope.profiler.readers import ascend_links, ascend_steps

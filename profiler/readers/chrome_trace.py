@@ -12,7 +12,6 @@ What an event *is* follows from its category; where there is none, from the proc
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from stallscope.profiler import kernels
 from stallscope.profiler.builder import TimelineBuilder
 from stallscope.profiler.ids import NO_ID, TEXT_ID_BASE, decode_id
 from stallscope.profiler.kinds import DEVICE_WORK, Kind, is_collective
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.notes import Notes
 from stallscope.profiler.readers.trace_events import RawEvents, tokenise
 from stallscope.profiler.session import Session

@@ -9,11 +9,12 @@ Leaves: raw data that was never exported; `msprof op` trees (OPPROF_*), which ar
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stallscope.profiler.errors import InputError
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.notes import Notes
 from stallscope.profiler.readers import ascend_db, ascend_files, ascend_steps, ascend_trace
 from stallscope.profiler.readers.ascend_rank import RankBuilder

@@ -19,7 +19,6 @@ import dataclasses
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from stallscope.profiler import kernels
 from stallscope.profiler import part as cutting
 from stallscope.profiler.content import content_of
 from stallscope.profiler.errors import InputError, OptionError
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.nesting import SIBLING_OVERLAP_NS, nest
 from stallscope.profiler.readers import load, reader_of, source
 from stallscope.profiler.session import Session

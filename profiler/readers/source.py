@@ -21,11 +21,12 @@ import zipfile
 import zlib
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from stallscope.profiler.errors import InputError
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.notes import Notes
 
 CHUNK = 1 << 20

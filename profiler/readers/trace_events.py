@@ -18,7 +18,7 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,6 +29,7 @@ import numpy.typing as npt
 from stallscope.profiler import kernels
 from stallscope.profiler.errors import InputError
 from stallscope.profiler.ids import NO_ID
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.notes import Notes
 from stallscope.profiler.readers import source
 from stallscope.profiler.readers.event_repair import IN_STRING, Mender, is_strict, nested_end

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +25,7 @@ from stallscope.profiler.builder import is_device_work
 from stallscope.profiler.errors import InputError
 from stallscope.profiler.ids import NO_ID, TEXT_ID_BASE
 from stallscope.profiler.kinds import Kind
+from stallscope.profiler.light import dataclass
 from stallscope.profiler.part import FAR
 from stallscope.profiler.readers import chrome_trace, source
 from stallscope.profiler.readers.trace_events import Part, RawEvents, tokenise, tokenise_chunks
