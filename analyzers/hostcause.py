@@ -91,6 +91,7 @@ class HostCauses:
         sets = (
             self.run.overhead,
             self.set_of("gc", track),
+            self.set_of("compile", track),
             self.run.contention(track),
             self.run.between_steps,
         )
@@ -145,6 +146,17 @@ class HostCauses:
             cause[np.flatnonzero(places.is_waiting)] = Cause.SCHEDULER
         cause[places.below(self.is_allocator)] = Cause.ALLOCATOR
         return cause
+
+    @cached_property
+    def alike(self) -> Int32:
+        """A number per row, the same where moments of two rows say the same between two borders: Python code of one
+        place. -1 for all else, of which each row counts: calls, and what may be the scheduler's. Shape (n,)."""
+        run = self.run
+        out = run.place_codes.of_all.copy()
+        out[self._of_row[:-1] != np.int8(Cause.PYTHON)] = -1
+        if run.steps:
+            out[self._may_schedule[:-1]] = -1
+        return out
 
     @cached_property
     def _unless_allocating(self) -> npt.NDArray[np.int8]:

@@ -104,7 +104,7 @@ class HostView:
 
     def _places(self, track: int, start: Int64, end: Int64) -> Rows:
         none = np.zeros(0, np.int64)
-        row, begin, until, index = cut(self.run.segments(track), start, end, none)
+        row, begin, until, index, _ = cut(self.run.segments(track), start, end, none)
         out = np.full(len(start), -1, np.intp)
         known = np.flatnonzero(row >= 0)
         order = known[np.lexsort((until[known] - begin[known], index[known]))]

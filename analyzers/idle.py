@@ -108,17 +108,18 @@ EDGE_NS = 1_000_000
 """No driver needs this long to start queued work of the only stream."""
 
 
-Part = tuple[Int64, Int64, Int32, npt.NDArray[np.int8], Int32]
-"""Some pieces in order of time: start, end, gap, activity and row. Shapes (p,)."""
+Part = tuple[Int64, Int64, Int32, npt.NDArray[np.int8], Int32, Int64]
+"""Some pieces in order of time: start, end, gap, activity, row and the longest moment. Shapes (p,)."""
 
 
-def _part(start: Int64, end: Int64, gap: Whole, activity: Whole, row: Whole) -> Part:
+def _part(start: Int64, end: Int64, gap: Whole, activity: Whole, row: Whole, longest: Int64) -> Part:
     return (
         start,
         end,
         gap.astype(np.int32, copy=False),
         activity.astype(np.int8, copy=False),
         row.astype(np.int32, copy=False),
+        longest,
     )
 
 
@@ -126,9 +127,9 @@ def _part(start: Int64, end: Int64, gap: Whole, activity: Whole, row: Whole) -> 
 class Pieces:
     """Idle time cut into pieces, by time; columns of shape (p,).
 
-    `gap` is the index of the gap, `activity` what the host did (or, where it did not matter, why), `cause`
-    the same after the waits have claimed their part, `row` the host row in which it happened (-1 none),
-    `block` the wait block a SYNC or BLOCKING_COPY piece belongs to (index into `blocks[track]`) or -1.
+    What a thread did one after the other in Python code of one place is one piece. `gap` is the index of the gap, `activity` what the host did (or, where it did not matter, why), `cause`
+    the same after the waits have claimed their part, `row` the host row in which it happened (-1 none; of
+    several the one of the longest moment, which took `longest_ns`), `block` the wait block a SYNC or BLOCKING_COPY piece belongs to (index into `blocks[track]`) or -1.
     """
 
     start_ns: Int64
@@ -137,6 +138,7 @@ class Pieces:
     activity: npt.NDArray[np.int8]
     cause: npt.NDArray[np.int8]
     row: Int32
+    longest_ns: Int64
     block: Int32
 
     @property
@@ -223,8 +225,10 @@ class IdleAccount:
         columns = list(reversed(most))
         del most
         whole = [room.filled(columns.pop(), more) for more in few]  # nothing is held twice for long
-        start, end, gap, activity, row = whole
-        return _caused(self, (start, end, gap, activity, row), np.searchsorted(start, claimed), block)
+        start, end, gap, activity, row, longest = whole
+        return _caused(
+            self, (start, end, gap, activity, row, longest), np.searchsorted(start, claimed), block
+        )
 
     def totals(self) -> dict[str, int]:
         """Idle nanoseconds per class; they sum to the idle time exactly."""
@@ -250,7 +254,7 @@ class IdleAccount:
         cause[self.has_lost_launch & (gaps.gap_class != QUEUED_SHORT)] = Cause.UNEXPLAINED
         cause[self.between_windows] = Cause.BETWEEN_WINDOWS
         at = np.flatnonzero(~self.is_host)
-        return _part(gaps.start_ns[at], gaps.end_ns[at], at, cause[at], gaps.launch[at])
+        return _part(gaps.start_ns[at], gaps.end_ns[at], at, cause[at], gaps.launch[at], gaps.dur_ns[at])
 
     @cached_property
     def _starts_graph(self) -> Bool:
@@ -340,23 +344,27 @@ class IdleAccount:
         order = np.argsort(start, kind="stable")
         order = order[end[order] > start[order]]
         gap, row = np.concatenate([host, host])[order], np.concatenate([launch, launch])[order]
-        return _part(start[order], end[order], gap, np.concatenate([kind, after])[order], row)
+        start, end = start[order], end[order]
+        return _part(start, end, gap, np.concatenate([kind, after])[order], row, end - start)
 
     def _activity(self, track: int, gap: Rows, start: Int64, end: Int64) -> Part:
         """What a thread did in [start, end) of its gaps, piece by piece."""
         some = end > start
         gap, start, end = gap[some], start[some], end[some]
         borders = np.concatenate([self.run.host_causes.borders(track), self.blocks(track).start_ns])
-        row_of, begin, until, index = cut(self.run.segments(track), start, end, borders)
-        cause = self.run.host_causes(track, row_of, begin, until)
-        return _part(begin, until, gap[index], cause, row_of)
+        causes = self.run.host_causes
+        row_of, begin, until, index, longest = cut(
+            self.run.segments(track), start, end, borders, causes.alike
+        )
+        cause = causes(track, row_of, begin, until)
+        return _part(begin, until, gap[index], cause, row_of, longest)
 
     def heavy_ns(self, parts: tuple[Part, ...]) -> Int64:
         """Per gap the host work of its heaviest place, where that is long and most of the gap; else 0."""
         run, length = self.run, self.view.gaps.dur_ns
         out = np.zeros(len(length), np.int64)
         long = length >= HEAVY_NS
-        start, end, gap, _, row = _chosen(parts, long, _IS_HEAVY)
+        start, end, gap, _, row, _ = _chosen(parts, long, _IS_HEAVY)
         sums = kernels.sums(gap, end - start, len(length))
         long &= (sums >= HEAVY_NS) & (2 * sums >= length)
         work = np.flatnonzero(long[gap])
@@ -375,10 +383,11 @@ def cut(
     start: Int64,
     end: Int64,
     borders: Int64,
-) -> tuple[Int32, Int64, Int64, Int32]:
+    alike: Int32 | None = None,
+) -> tuple[Int32, Int64, Int64, Int32, Int64]:
     """Cut disjoint spans [start, end) at the ends of disjoint segments, and at further borders.
 
-    Returns per piece: the segment's row (-1 none), start, end, and the index of the span.
+    Segments between two borders whose rows are `alike` stay together, see `kernels.cut`. Returns per piece: the segment's row (-1 none), start, end, the index of the span, and the longest segment's length.
     """
     borders = kernels.distinct(borders) if len(start) else borders[:0]
     at = np.searchsorted(start, borders, side="right") - 1
@@ -386,8 +395,8 @@ def cut(
     at, borders = at[inside], borders[inside]
     whole = np.insert(np.arange(len(start), dtype=np.int32), at, at)
     start, end = np.insert(start, at + 1, borders), np.insert(end, at, borders)
-    begin, until, row, window = kernels.cut(*segments, start, end)
-    return row, begin, until, whole[window]
+    begin, until, row, window, longest = kernels.cut(*segments, start, end, alike)
+    return row, begin, until, whole[window], longest
 
 
 class _Room:
@@ -409,19 +418,17 @@ def _in_order(parts: list[Part]) -> Part:
     """The pieces of some parts as one."""
     if not parts:
         none = np.zeros(0, np.int64)
-        return _part(none, none, none, none, none)
-    start, end, gap, activity, row = (np.concatenate([part[i] for part in parts]) for i in range(5))
-    order = np.argsort(start, kind="stable")
-    return _part(start[order], end[order], gap[order], activity[order], row[order])
+        return _part(none, none, none, none, none, none)
+    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    order = np.argsort(columns[0], kind="stable")
+    return _part(*(column[order] for column in columns))
 
 
 def _chosen(parts: tuple[Part, ...], gaps: Bool, activities: Bool) -> Part:
     """The pieces of some gaps with some activities; by part and time."""
     found = [np.flatnonzero(gaps[part[2]] & activities[part[3]]) for part in parts]
-    start, end, gap, activity, row = (
-        np.concatenate([part[i][at] for part, at in zip(parts, found, strict=True)]) for i in range(5)
-    )
-    return _part(start, end, gap, activity, row)
+    some = [[column[at] for column in part] for part, at in zip(parts, found, strict=True)]
+    return _part(*(np.concatenate(column) for column in zip(*some, strict=True)))
 
 
 def _claimed(account: IdleAccount, most: Part, few: Part) -> tuple[Int64, Part, Int32]:
@@ -452,7 +459,7 @@ def _claimed(account: IdleAccount, most: Part, few: Part) -> tuple[Int64, Part, 
         once[mine] = blocks.once_a_step[block[mine]]
         since[mine] = blocks.start_ns[block[mine]]
     # few gaps have anything claimed; only their pieces are looked at
-    start, end, gap, activity, row = _in_order([_chosen((most, few), limit > 0, IS_HOST_WORK)])
+    start, end, gap, activity, row, longest = _in_order([_chosen((most, few), limit > 0, IS_HOST_WORK)])
     exempt = (heavy[gap] > 0) & once[gap]
     exempt &= (activity == int(Cause.PYTHON)) | (activity == int(Cause.UNRECORDED))
     dur = np.where(~exempt & (start >= since[gap]), end - start, 0)
@@ -467,13 +474,14 @@ def _claimed(account: IdleAccount, most: Part, few: Part) -> tuple[Int64, Part, 
         here = at < len(part[0])
         here[here] = part[0][at[here]] == start[partly][here]
         part[1][at[here]] = until[partly][here]
-    rest = _part(until[partly], end[partly], gap[partly], activity[partly], row[partly])
+    left = np.minimum(longest[partly], end[partly] - until[partly])
+    rest = _part(until[partly], end[partly], gap[partly], activity[partly], row[partly], left)
     return start[until > start], rest, block
 
 
 def _caused(account: IdleAccount, part: Part, claimed: Rows, block: Int32) -> Pieces:
     """Set the cause of the claimed pieces, and the block of those that wait."""
-    start, end, gap, activity, row = part
+    start, end, gap, activity, row, longest = part
     cause = activity.copy()
     blamed = np.full(len(gap), -1, np.int32)
     waits = np.flatnonzero((activity == int(Cause.SYNC)) | (activity == int(Cause.BLOCKING_COPY)))
@@ -486,7 +494,7 @@ def _caused(account: IdleAccount, part: Part, claimed: Rows, block: Int32) -> Pi
         mine = decided[tracks == track]
         is_copy = account.blocks(track).is_copy[blamed[mine]]
         cause[mine] = np.where(is_copy, int(Cause.BLOCKING_COPY), int(Cause.SYNC))
-    return Pieces(start, end, gap, activity, cause, row, blamed)
+    return Pieces(start, end, gap, activity, cause, row, np.minimum(longest, end - start), blamed)
 
 
 def account_idle(run: Run, view: DeviceView) -> IdleAccount:

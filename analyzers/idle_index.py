@@ -87,12 +87,18 @@ class PlaceCodes:
         self._learn(rows[unknown])
         return self.table.take(rows)
 
+    @cached_property
+    def of_all(self) -> Int32:
+        """The numbers of all rows, shape (n,)."""
+        for low in range(0, len(self.table) - 1, _BLOCK):
+            some = np.arange(low, min(low + _BLOCK, len(self.table) - 1))
+            self.table[some] = self._codes(some)
+        return self.table[:-1]
+
     def _learn(self, rows: npt.NDArray[np.signedinteger]) -> None:
         """Fill the table for some rows; for all of it, in order, where they are many."""
         if len(rows) * _MANY > len(self.table):
-            for low in range(0, len(self.table) - 1, _BLOCK):
-                some = np.arange(low, min(low + _BLOCK, len(self.table) - 1))
-                self.table[some] = self._codes(some)
+            _ = self.of_all
         else:
             rows = kernels.distinct(rows)
             self.table[rows] = self._codes(rows)

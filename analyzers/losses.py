@@ -35,7 +35,7 @@ EVIDENCE = 5
 
 @dataclass(frozen=True)
 class Loss:
-    """Idle time of one device behind one place: that of `row`, the host row behind the longest of its `pieces`.
+    """Idle time of one device behind one place: that of `row`, the host row of the longest moment in its `pieces`.
 
     `own` are the pieces of the place itself. `joins` are the losses it puts together, if it does, the costliest first; `here_ns` is then the part lost at its own
     place, else -1.
@@ -143,9 +143,9 @@ def losses(
     lengths = pieces.lengths(chosen)
     out = []
     for mine in _largest(codes, lengths, most):
-        took = lengths[mine]
-        longest = mine[int(np.argmax(took))]
-        out.append(Loss(account, int(rows[longest]), int(took.sum()), chosen[mine]))
+        own = chosen[mine]
+        longest = mine[int(np.argmax(pieces.longest_ns[own]))]
+        out.append(Loss(account, int(rows[longest]), int(lengths[mine].sum()), own))
     return out
 
 

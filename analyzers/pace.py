@@ -81,7 +81,7 @@ class Pace:
         gap = pieces.gap[work[heads]]
         begin = pieces.start_ns[work[heads]]
         end = np.minimum(pieces.end_ns[work[tails]], self.account.host_end_ns[gap])
-        length = pieces.lengths(work)
+        length = pieces.longest_ns[work]
         most = np.repeat(np.maximum.reduceat(length, heads), tails - heads + 1)
         longest = np.flatnonzero(length == most)
         longest = longest[np.searchsorted(longest, tails, side="right") - 1]  # the last one of each gap

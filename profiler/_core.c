@@ -69,7 +69,7 @@ KERNEL(self_inside, "qqqqiq", 1)
 KERNEL(join, "qqqi", 1)
 KERNEL(group, "qii", 2)
 KERNEL(inherit, "ibi", 1)
-KERNEL(cut, "qqiqqqqii", 4)
+KERNEL(cut, "qqiiqqqqiiq", 5)
 KERNEL(flatten, "qiqqqqi", 3)
 KERNEL(order, "iqqi", 1)
 KERNEL(pick, "qihbqiq", 1)
@@ -369,7 +369,7 @@ static PyMethodDef core_methods[] = {
     {"join", core_join, METH_VARARGS, "join(none, left, right, out)"},
     {"group", core_group, METH_VARARGS, "group(column, ..., code, first) -> count"},
     {"inherit", core_inherit, METH_VARARGS, "inherit(above, mask, out)"},
-    {"cut", core_cut, METH_VARARGS, "cut(seg_start, seg_end, seg_row, start, end, begin, until, row, window) -> count"},
+    {"cut", core_cut, METH_VARARGS, "cut(seg_start, seg_end, seg_row, label, start, end, begin, until, row, window, most) -> count"},
     {"flatten", core_flatten, METH_VARARGS, "flatten(row, parent, start, dur, out_start, out_end, out_row) -> count"},
     {"order", core_order, METH_VARARGS, "order(track, start, dur, out)"},
     {"replay", core_replay, METH_VARARGS, "replay(order, params, 14 call columns, 10 op columns, 4 columns out)"},

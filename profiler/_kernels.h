@@ -378,28 +378,36 @@ static ptrdiff_t kernel_flatten(const Arrays *a) {
     return good ? (ptrdiff_t)out.count : KERNEL_MISMATCH;
 }
 
-/* Windows cut at the ends of segments; both stand in order and are disjoint. Time without a segment has row -1.
- * Without room for anything the pieces are only counted. */
+/* Windows cut at the ends of segments; both stand in order and are disjoint. Time without a segment has row -1. What
+ * follows a piece whose row has the same label (-1 is like no other) is of that piece, whose row is that of its longest
+ * segment, and `most` how long that is. Without room for anything the pieces are only counted. */
 static ptrdiff_t kernel_cut(const Arrays *a) {
-    size_t m = a->length[0], n = a->length[3], room = a->length[5], s = 0, count = 0;
-    if (!fit(a, 1, 3, m) || a->length[4] != n || !fit(a, 6, 9, room) || n > INT32_MAX) return KERNEL_MISMATCH;
-    const int64_t *seg_start = a->at[0], *seg_end = a->at[1], *start = a->at[3], *end = a->at[4];
-    const int32_t *seg_row = a->at[2];
-    int64_t *begin = a->at[5], *until = a->at[6];
-    int32_t *row = a->at[7], *window = a->at[8];
+    size_t m = a->length[0], labels = a->length[3], n = a->length[4], room = a->length[6], s = 0, count = 0;
+    if (!fit(a, 1, 3, m) || a->length[5] != n || !fit(a, 7, 11, room) || n > INT32_MAX) return KERNEL_MISMATCH;
+    const int64_t *seg_start = a->at[0], *seg_end = a->at[1], *start = a->at[4], *end = a->at[5];
+    const int32_t *seg_row = a->at[2], *label = a->at[3];
+    int64_t *begin = a->at[6], *until = a->at[7], *most = a->at[10];
+    int32_t *row = a->at[8], *window = a->at[9];
     for (size_t i = 0; i < n; i++) {
-        int64_t at = start[i];
+        int64_t at = start[i], longest = 0;
+        int32_t last = -1;
         while (s < m && seg_end[s] <= at) s++;
-        for (size_t j = s; at < end[i]; count++) {
+        for (size_t j = s; at < end[i];) {
             int inside = j < m && seg_start[j] <= at;
             int64_t from = at, stop = j == m ? end[i] : inside ? seg_end[j] : seg_start[j];
             at = stop < end[i] ? stop : end[i];
-            if (count < room) {
-                begin[count] = from;
-                until[count] = at;
-                row[count] = inside ? seg_row[j] : -1;
-                window[count] = (int32_t)i;
+            int32_t own = inside ? seg_row[j] : -1, mine = own >= 0 && (size_t)own < labels ? label[own] : -1;
+            int joins = mine >= 0 && mine == last, longer = !joins || difference(at, from) > longest;
+            count += (size_t)!joins;
+            if (longer) longest = difference(at, from);
+            if (count <= room) {
+                if (!joins) begin[count - 1] = from;
+                if (!joins) window[count - 1] = (int32_t)i;
+                if (longer) row[count - 1] = own;
+                until[count - 1] = at;
+                most[count - 1] = longest;
             }
+            last = mine;
             s = j;
             j += (size_t)inside;
         }

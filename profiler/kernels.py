@@ -96,7 +96,7 @@ def intersect(a: IntervalSet, b: IntervalSet) -> IntervalSet:
     """What both sets cover; see `intervals.intersect`."""
     if core is None:
         return kernels_py.intersect(a, b)
-    starts, ends, inside, _ = cut(*a, np.zeros(len(a[0]), np.int32), *b)
+    starts, ends, inside, *_ = cut(*a, np.zeros(len(a[0]), np.int32), *b)
     return starts[inside >= 0], ends[inside >= 0]
 
 
@@ -202,20 +202,30 @@ def flatten(
 
 
 def cut(
-    seg_start: Int64, seg_end: Int64, seg_row: npt.NDArray[Any], start: Int64, end: Int64
-) -> tuple[Int64, Int64, Int32, Int32]:
-    """Windows [start, end) cut at the ends of segments: per piece its start, end, the segment's row (-1 none), and
-    the index of its window. Both stand in order of time and are disjoint; no window is empty.
+    seg_start: Int64,
+    seg_end: Int64,
+    seg_row: npt.NDArray[Any],
+    start: Int64,
+    end: Int64,
+    label: Int32 | None = None,
+) -> tuple[Int64, Int64, Int32, Int32, Int64]:
+    """Windows [start, end) cut at the ends of segments: per piece its start, end, the segment's row (-1 none), the
+    index of its window, and its own length. Both stand in order of time and are disjoint; no window is empty.
+
+    `label` has a number per row. Neighbours in one window whose rows have the same one become one piece, with the row
+    and the length of its longest segment, of equal ones the first; rows with -1, and those it has no number for, stay
+    by themselves.
     """
+    label = np.empty(0, np.int32) if label is None else label
     if core is None:
-        return kernels_py.cut(seg_start, seg_end, seg_row, start, end)
-    columns = (_i8(seg_start), _i8(seg_end), _i4(seg_row), _i8(start), _i8(end))
+        return kernels_py.cut(seg_start, seg_end, seg_row, start, end, label)
+    columns = (_i8(seg_start), _i8(seg_end), _i4(seg_row), _i4(label), _i8(start), _i8(end))
     none, no_row = np.empty(0, np.int64), np.empty(0, np.int32)
-    count = core.cut(*columns, none, none, no_row, no_row)
-    begin, until = np.empty(count, np.int64), np.empty(count, np.int64)
+    count = core.cut(*columns, none, none, no_row, no_row, none)
+    begin, until, most = (np.empty(count, np.int64) for _ in range(3))
     row, window = np.empty(count, np.int32), np.empty(count, np.int32)
-    core.cut(*columns, begin, until, row, window)
-    return begin, until, row, window
+    core.cut(*columns, begin, until, row, window, most)
+    return begin, until, row, window, most
 
 
 def order(track: Int32, start_ns: Int64, dur_ns: Int64) -> Int32:

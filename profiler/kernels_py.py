@@ -186,8 +186,8 @@ def flatten(
 
 
 def cut(
-    seg_start: Int64, seg_end: Int64, seg_row: npt.NDArray[Any], start: Int64, end: Int64
-) -> tuple[Int64, Int64, Int32, Int32]:
+    seg_start: Int64, seg_end: Int64, seg_row: npt.NDArray[Any], start: Int64, end: Int64, label: Int32
+) -> tuple[Int64, Int64, Int32, Int32, Int64]:
     points = np.unique(np.concatenate([start, end, seg_start, seg_end]))
     begin, until = points[:-1], points[1:]
     window, inside = _holding(start, end, begin)
@@ -195,7 +195,17 @@ def cut(
     segment, owned = _holding(seg_start, seg_end, begin)
     row = np.full(len(begin), -1, np.int32)
     row[owned] = seg_row[segment[owned]]
-    return begin, until, row, window.astype(np.int32)
+    known = (row >= 0) & (row < len(label))
+    mark = np.full(len(row), -1, np.int32)
+    mark[known] = label[row[known]]
+    heads = np.ones(len(row), np.bool_)
+    heads[1:] = (mark[1:] < 0) | (mark[1:] != mark[:-1]) | (window[1:] != window[:-1])
+    at = np.flatnonzero(heads)
+    # by piece, then the longest, then the first
+    longest = np.lexsort((begin - until, np.cumsum(heads)))[at]
+    last = np.append(at[1:], len(row))[: len(at)] - 1
+    most = until[longest] - begin[longest]
+    return begin[at], until[last], row[longest], window[at].astype(np.int32), most
 
 
 def _holding(start: Int64, end: Int64, at: Int64) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:

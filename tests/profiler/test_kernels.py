@@ -300,11 +300,30 @@ def test_flatten_draws_the_innermost(module: Any) -> None:
 @both
 def test_windows_are_cut_at_segments(module: Any) -> None:
     # segments 7 at 10..20 and 8 at 20..30; windows before, over the first end, inside of one, and behind
-    row = np.array([7, 8], np.int32)
-    found = module.cut(i8(10, 20), i8(20, 30), row, i8(0, 15, 22, 40), i8(5, 22, 24, 45))
+    row, none = np.array([7, 8], np.int32), np.zeros(0, np.int32)
+    found = module.cut(i8(10, 20), i8(20, 30), row, i8(0, 15, 22, 40), i8(5, 22, 24, 45), none)
     assert list(zip(*(c.tolist() for c in found), strict=True)) == [
-        (0, 5, -1, 0), (15, 20, 7, 1), (20, 22, 8, 1), (22, 24, 8, 2), (40, 45, -1, 3),
+        (0, 5, -1, 0, 5), (15, 20, 7, 1, 5), (20, 22, 8, 1, 2), (22, 24, 8, 2, 2), (40, 45, -1, 3, 5),
     ]  # fmt: skip
+
+
+@both
+def test_pieces_of_one_label_are_joined(module: Any) -> None:
+    # rows 0 and 1 are alike, so are 1 and 0 again; 2 is like nothing, 3 like another, 4 is alike behind a hole
+    label = np.array([5, 5, -1, 6, 5], np.int32)
+    start, row = i8(10, 13, 20, 30, 32, 34, 50), np.array([0, 1, 0, 2, 2, 3, 4], np.int32)
+    found = module.cut(start, i8(13, 20, 22, 32, 34, 40, 60), row, i8(11, 21, 45), i8(21, 42, 60), label)
+    assert list(zip(*(c.tolist() for c in found), strict=True)) == [
+        (11, 21, 1, 0, 7), (21, 22, 0, 1, 1), (22, 30, -1, 1, 8), (30, 32, 2, 1, 2), (32, 34, 2, 1, 2),
+        (34, 40, 3, 1, 6), (40, 42, -1, 1, 2), (45, 50, -1, 2, 5), (50, 60, 4, 2, 10),
+    ]  # fmt: skip
+
+
+@both
+def test_of_equally_long_pieces_the_first_names_the_row(module: Any) -> None:
+    row, label = np.array([3, 2, 1], np.int32), np.array([0, 0, 0, 0], np.int32)
+    found = module.cut(i8(0, 5, 10), i8(5, 10, 14), row, i8(0), i8(14), label)
+    assert [c.tolist() for c in found] == [[0], [14], [3], [0], [5]]
 
 
 def _some_stretches(points: Any, skip: int) -> tuple[Any, Any]:
@@ -320,7 +339,9 @@ def _some_stretches(points: Any, skip: int) -> tuple[Any, Any]:
 def test_twins_agree_on_cuts(rows: list[tuple[int, int, int]], others: list[tuple[int, int, int]]) -> None:
     segments, windows = (_some_stretches(columns(r)[1], skip) for r, skip in ((rows, 3), (others, 2)))
     row = np.arange(len(segments[0]), dtype=np.int32)
-    same(kernels.cut(*segments, row, *windows), kernels_py.cut(*segments, row, *windows))
+    for kinds in (0, 1, 2, 3):
+        label = np.arange(len(row) * 2 // 3, dtype=np.int32) % kinds - 1 if kinds else row[:0]
+        same(kernels.cut(*segments, row, *windows, label), kernels_py.cut(*segments, row, *windows, label))
 
 
 @both
@@ -471,7 +492,9 @@ NO_ROOM = (i8(0), i8(0), np.zeros(1, np.int32), np.zeros(1, np.int32))
         lambda core: core.join(i8(), i8(1), i8(1), np.zeros(1, np.int32)),
         lambda core: core.inherit(np.array([1], np.int32), np.zeros(1, bool), np.zeros(1, np.int32)),
         lambda core: core.inherit(np.array([-2], np.int32), np.zeros(1, bool), np.zeros(1, np.int32)),
-        lambda core: core.cut(i8(0), i8(1), np.zeros(1, np.int32), i8(0), i8(2), *NO_ROOM),
+        lambda core: core.cut(
+            i8(0), i8(1), np.zeros(1, np.int32), np.zeros(0, np.int32), i8(0), i8(2), *NO_ROOM
+        ),
         lambda core: core.flatten(
             i8(5), np.zeros(1, np.int32), i8(1), i8(1), i8(0), i8(0), np.zeros(1, np.int32)
         ),
