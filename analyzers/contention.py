@@ -38,6 +38,7 @@ HANDED_TOLERANCE_NS = 20_000
 """Between one thread giving the interpreter lock up and the other going on."""
 LEAST_HANDED = 3
 """So many times the lock must have been handed over to the moment, and in most such stays."""
+_BLOCK = 1 << 15
 LOCK_FACTOR = 8.0
 LOCK_SHARE = 0.6
 """Share of a long Python moment in which another thread must have been in Python code."""
@@ -66,20 +67,17 @@ def slow_calls(run: Run, track: int) -> npt.NDArray[np.intp]:
     """
     spans = run.timeline.spans
     rows = run.timeline.track_rows(track)
-    mine = rows.start + np.flatnonzero(run.steady_calls[rows])
-    middle = spans.start_ns[mine] + spans.dur_ns[mine] // 2
-    for name in ("compile", "gc"):
-        inside = intervals.contains(run.host_causes.set_of(name, track), middle)
-        mine, middle = mine[~inside], middle[~inside]
-    own = spans.self_ns[mine]
-    long = (own >= OUTLIER_NS) & (own <= LONGEST_NS)
-    if not long.any():
-        return np.zeros(0, np.intp)
+    own, steady = spans.self_ns[rows], run.steady_calls[rows]
+    long = _undisturbed(run, track, rows.start + np.flatnonzero((own >= OUTLIER_NS) & steady))
+    long = long[spans.self_ns[long] <= LONGEST_NS]
+    if len(long) == 0:
+        return long
     # only what may be called slow needs to know what is usual
     named = np.zeros(len(run.timeline.strings), np.bool_)
-    named[spans.name[mine[long]]] = True
-    same = np.flatnonzero(named[spans.name[mine]])
-    mine, own, long = mine[same], own[same], long[same]
+    named[spans.name[long]] = True
+    mine = _undisturbed(run, track, rows.start + np.flatnonzero(named[spans.name[rows]] & steady))
+    own = spans.self_ns[mine]
+    long = (own >= OUTLIER_NS) & (own <= LONGEST_NS)
     up = spans.parent[mine]
     caller = np.where(up >= 0, spans.name[np.maximum(up, 0)], -1)
     label, first = kernels.group(spans.name[mine], caller, run.shape_codes[mine])
@@ -97,8 +95,21 @@ def slow_calls(run: Run, track: int) -> npt.NDArray[np.intp]:
     return np.asarray(mine[slow], np.intp)
 
 
+def _undisturbed(run: Run, track: int, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+    """Those of some rows of a thread in whose middle it neither compiled nor collected garbage."""
+    spans = run.timeline.spans
+    for name in ("compile", "gc"):
+        middle = spans.start_ns[rows] + spans.dur_ns[rows] // 2
+        rows = rows[~intervals.contains(run.host_causes.set_of(name, track), middle)]
+    return rows
+
+
 def _long(segments: Segments) -> npt.NDArray[np.intp]:
-    return np.flatnonzero(segments.end_ns - segments.start_ns >= HANDED_NS)
+    found = []
+    for low in range(0, len(segments.row), _BLOCK):  # small enough to stay in the cache
+        part = slice(low, low + _BLOCK)
+        found.append(low + np.flatnonzero(segments.end_ns[part] - segments.start_ns[part] >= HANDED_NS))
+    return np.concatenate(found) if found else np.zeros(0, np.intp)
 
 
 def lock_time(run: Run, track: int) -> IntervalSet:

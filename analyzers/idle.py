@@ -141,13 +141,13 @@ class Pieces:
     longest_ns: Int64
     block: Int32
 
-    @property
+    @cached_property
     def dur_ns(self) -> Int64:
         return self.end_ns - self.start_ns
 
     def lengths(self, chosen: npt.NDArray[Any]) -> Int64:
         """The lengths of some pieces, by index or mask."""
-        return np.asarray(self.end_ns[chosen] - self.start_ns[chosen], np.int64)
+        return np.asarray(self.dur_ns[chosen], np.int64)
 
     def __len__(self) -> int:
         return len(self.start_ns)

@@ -343,8 +343,8 @@ static inline int own(Pieces *p, int64_t row, int64_t until) {
 static ptrdiff_t kernel_flatten(const Arrays *a) {
     size_t k = a->length[0], n = a->length[1], top = 0;
     if (!fit(a, 2, 4, n) || !fit(a, 5, 7, a->length[4]) || n > INT32_MAX) return KERNEL_MISMATCH;
-    const int64_t *rows = a->at[0], *start = a->at[2], *dur = a->at[3];
-    const int32_t *parent = a->at[1];
+    const int64_t *start = a->at[2], *dur = a->at[3];
+    const int32_t *rows = a->at[0], *parent = a->at[1];
     Pieces out = {.at = INT64_MIN, .room = a->length[4], .start = a->at[4], .end = a->at[5], .row = a->at[6]};
     int64_t *stack = malloc((2 * k + 1) * sizeof *stack), *end = stack + k; /* rows, and their clipped ends */
     if (!stack) return KERNEL_NO_MEMORY;

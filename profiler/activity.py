@@ -30,11 +30,11 @@ class Segments(NamedTuple):
 
 def flatten(timeline: Timeline, track: int) -> Segments:
     """The innermost-span segments of one host track."""
-    rows = np.arange(timeline.track_rows(track).start, timeline.track_rows(track).stop)
-    return flatten_rows(timeline, rows)
+    rows = timeline.track_rows(track)
+    return flatten_rows(timeline, np.arange(rows.start, rows.stop, dtype=np.int32))
 
 
-def flatten_rows(timeline: Timeline, rows: npt.NDArray[np.intp]) -> Segments:
+def flatten_rows(timeline: Timeline, rows: npt.NDArray[np.signedinteger[Any]]) -> Segments:
     """The same for chosen rows of one track, in timeline order: all of them or whole subtrees less
     some kinds. A row's owner after a child ends is its nearest chosen ancestor."""
     spans = timeline.spans

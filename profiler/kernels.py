@@ -197,7 +197,7 @@ def flatten(
         return kernels_py.flatten(rows, parent, start_ns, dur_ns)
     starts, ends = (np.empty(2 * len(rows), np.int64) for _ in range(2))
     owners = np.empty(2 * len(rows), np.int32)
-    count = core.flatten(_i8(rows), _i4(parent), _i8(start_ns), _i8(dur_ns), starts, ends, owners)
+    count = core.flatten(_i4(rows), _i4(parent), _i8(start_ns), _i8(dur_ns), starts, ends, owners)
     return _kept(starts, count), _kept(ends, count), _kept(owners, count)
 
 

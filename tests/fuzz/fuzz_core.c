@@ -174,7 +174,7 @@ static const struct {
     {kernel_group, "qn qn in in", 1},
     {kernel_inherit, "iN bn in", 0},
     {kernel_cut, "qm qm im in qn qn qd qd id id qd", 0},
-    {kernel_flatten, "qN iN qn qn qd qd id", 0},
+    {kernel_flatten, "iN iN qn qn qd qd id", 0},
     {kernel_order, "iM qm qm im", 0},
     {kernel_pick, "q2 ip hm bm qm iN qn", 0},
     {kernel_replay, "qo q2 qN qn qn qM qn qn qn qn qn qn qN qn qN qn "

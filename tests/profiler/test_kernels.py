@@ -496,7 +496,7 @@ NO_ROOM = (i8(0), i8(0), np.zeros(1, np.int32), np.zeros(1, np.int32))
             i8(0), i8(1), np.zeros(1, np.int32), np.zeros(0, np.int32), i8(0), i8(2), *NO_ROOM
         ),
         lambda core: core.flatten(
-            i8(5), np.zeros(1, np.int32), i8(1), i8(1), i8(0), i8(0), np.zeros(1, np.int32)
+            np.array([5], np.int32), np.zeros(1, np.int32), i8(1), i8(1), i8(0), i8(0), np.zeros(1, np.int32)
         ),
         lambda core: core.order(np.array([-1], np.int32), i8(1), i8(1), i8()),
     ],
