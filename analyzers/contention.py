@@ -67,14 +67,14 @@ def slow_calls(run: Run, track: int) -> npt.NDArray[np.intp]:
     """
     spans = run.timeline.spans
     rows = run.timeline.track_rows(track)
-    own, steady = spans.self_ns[rows], run.steady_calls[rows]
-    long = _undisturbed(run, track, rows.start + np.flatnonzero((own >= OUTLIER_NS) & steady))
-    long = long[spans.self_ns[long] <= LONGEST_NS]
-    if len(long) == 0:
-        return long
+    steady = run.steady_calls[rows]
+    top = _undisturbed(run, track, rows.start + np.flatnonzero((spans.self_ns[rows] >= OUTLIER_NS) & steady))
+    top = top[spans.self_ns[top] <= LONGEST_NS]
+    if len(top) == 0:
+        return top
     # only what may be called slow needs to know what is usual
     named = np.zeros(len(run.timeline.strings), np.bool_)
-    named[spans.name[long]] = True
+    named[spans.name[top]] = True
     mine = _undisturbed(run, track, rows.start + np.flatnonzero(named[spans.name[rows]] & steady))
     own = spans.self_ns[mine]
     long = (own >= OUTLIER_NS) & (own <= LONGEST_NS)
