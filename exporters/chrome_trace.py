@@ -256,7 +256,7 @@ class _Export:
         count = np.searchsorted(store.event, sources, side="right") - first
         row = np.repeat(np.arange(len(sources)), count)
         at = np.arange(len(row)) + np.repeat(first - (np.cumsum(count) - count), count)
-        return Arguments(store.keys, row, store.key[at], store.tag[at], store.value[at])
+        return Arguments(store.keys, row, store.key[at], *store.entries(at))
 
     # -- arrows ------------------------------------------------------------------------------------
 

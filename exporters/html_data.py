@@ -580,15 +580,7 @@ def _of_events(store: ArgStore, keys: list[str], sources: Int32) -> tuple[ArgSto
         events.append(np.cumsum(new, dtype=np.int32) + np.int32(count - 1))
         count += int(new.sum())
     at = np.concatenate(found)
-    return ArgStore(
-        store.strings,
-        store.keys,
-        np.concatenate(events),
-        store.key[at],
-        store.tag[at],
-        store.value[at],
-        store.spill,
-    ), number.take(sources)
+    return store.part(at, np.concatenate(events)), number.take(sources)
 
 
 def _steps(values: npt.NDArray[Any]) -> Int64:

@@ -72,7 +72,7 @@ KERNEL(inherit, "ibi", 1)
 KERNEL(cut, "qqiiqqqqiiq", 5)
 KERNEL(flatten, "iiqqqqi", 3)
 KERNEL(order, "iqqi", 1)
-KERNEL(pick, "qihbqiq", 1)
+KERNEL(pick, "qihbiiq", 1)
 KERNEL(replay, "q", 4)
 
 /* ---------------------------------------------------------------------------------------------
@@ -278,7 +278,7 @@ static PyObject *tokeniser_take(PyObject *object, PyObject *number) {
     Py_DECREF(type);
     if (!column) return NULL;
     size_t ends = i == COL_ARGS_FROM; /* where the last event's arguments end is told too */
-    size_t size = (i < EVENT_COLUMNS ? t->rows + ends : t->args) * column_size[i];
+    size_t size = (i < EVENT_COLUMNS ? t->rows + ends : i < COL_WIDE ? t->args : t->wide) * column_size[i];
     void *fitted = realloc(t->column[i], size ? size : 1);
     column->data = fitted ? fitted : t->column[i];
     column->size = (Py_ssize_t)size;
@@ -315,8 +315,8 @@ static PyObject *tokeniser_counts(PyObject *object, PyObject *unused) {
     (void)unused;
     Tokeniser *self = (Tokeniser *)object;
     Tokens *t = self->tokens;
-    return Py_BuildValue("{s:n,s:n,s:L,s:L,s:L,s:L,s:s}", "rows", (Py_ssize_t)t->rows, "args", (Py_ssize_t)t->args,
-                         "position", (long long)t->base, "outside", (long long)t->outside, "keys_dropped",
+    return Py_BuildValue("{s:n,s:n,s:n,s:L,s:L,s:L,s:L,s:s}", "rows", (Py_ssize_t)t->rows, "args", (Py_ssize_t)t->args,
+                         "wide", (Py_ssize_t)t->wide, "position", (long long)t->base, "outside", (long long)t->outside, "keys_dropped",
                          (long long)t->keys_dropped, "unmended", (long long)t->unmended, "isa", self->isa);
 }
 

@@ -484,12 +484,12 @@ static ptrdiff_t kernel_order(const Arrays *a) {
 }
 
 /* The integer that each asked event has under a key, or `missing`; of several the last. Returns how many of the values
- * found are no integers; those are not given. */
+ * found are no integers of 32 bits; those are not given. */
 static ptrdiff_t kernel_pick(const Arrays *a) {
     size_t n = a->length[1], m = a->length[2], k = a->length[5];
     if (a->length[0] != 2 || n == 0 || !fit(a, 2, 5, m) || a->length[6] != k) return KERNEL_MISMATCH;
-    const int64_t *params = a->at[0], *value = a->at[4], key = params[0], missing = params[1];
-    const int32_t *first = a->at[1], *asked = a->at[5];
+    const int64_t *params = a->at[0], key = params[0], missing = params[1];
+    const int32_t *first = a->at[1], *value = a->at[4], *asked = a->at[5];
     const uint16_t *keys = a->at[2];
     const uint8_t *tag = a->at[3];
     int64_t *out = a->at[6];

@@ -186,7 +186,6 @@ static inline const u8 *SCAN(next_key)(Tokens *t, const u8 *p, const u8 *end, in
 /* p is at the opening brace of an event: stores it and returns the place behind it. */
 static const u8 *SCAN(event)(Tokens *t, const u8 *p, const u8 *end) {
     Row row = no_row;
-    size_t args_from = t->args_from = t->args;
     int state = AT_START, in_args = 0, kind = 0, key = 0;
     int64_t keys_dropped = t->keys_dropped;
     p++;
@@ -195,7 +194,7 @@ static const u8 *SCAN(event)(Tokens *t, const u8 *p, const u8 *end) {
         if (UNLIKELY(!p)) break;
         if (kind == END_EVENT) {
             if (row.id == NO_ID) row.id = row.id2;
-            Status status = put_row(t, &row, args_from);
+            Status status = put_row(t, &row);
             if (LIKELY(status == OK)) return p;
             t->why = status;
             break;
@@ -217,7 +216,7 @@ static const u8 *SCAN(event)(Tokens *t, const u8 *p, const u8 *end) {
             p = SCAN(value)(t, p, end, &v);
             if (LIKELY(p)) status = put_value(t, key, &v);
         } else if (key == AT_ARGS && *p == '{') {
-            t->args = args_from; /* a repeated key: the last one counts */
+            drop_args(t); /* a repeated key: the last one counts */
             in_args = 1;
             state = AT_ARGS_START;
             p++;
@@ -245,7 +244,7 @@ static const u8 *SCAN(event)(Tokens *t, const u8 *p, const u8 *end) {
             break;
         }
     }
-    t->args = args_from;
+    drop_args(t);
     t->keys_dropped = keys_dropped; /* the event will be read again, or mended */
     return NULL;
 }
@@ -257,7 +256,7 @@ static const u8 *SCAN(other_element)(Tokens *t, const u8 *p, const u8 *end) {
     if (!next) return NULL;
     const u8 *behind = SCAN(skip_space)(next, end);
     if (behind >= end || (*behind != ',' && *behind != ']')) return SCAN(stop)(t, behind, end);
-    Status status = put_row(t, &no_row, t->args);
+    Status status = put_row(t, &no_row);
     if (status == OK) return next;
     t->why = status;
     return NULL;

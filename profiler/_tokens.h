@@ -192,10 +192,11 @@ static void table_free(Table *t) {
 
 /* COL_ARGS_FROM: the number of an event's first argument */
 enum { COL_PH, COL_NAME, COL_CAT, COL_TS, COL_DUR, COL_PID, COL_TID, COL_ID, COL_ARGS_FROM, EVENT_COLUMNS };
-enum { COL_ARG_KEY = EVENT_COLUMNS, COL_ARG_TAG, COL_ARG_VALUE, COLUMNS };
-static const u8 column_size[COLUMNS] = {1, 4, 4, 8, 8, 8, 8, 8, 4, 2, 1, 8};
+/* COL_WIDE: what does not fit into 32 bits; COL_ARG_VALUE is then its place */
+enum { COL_ARG_KEY = EVENT_COLUMNS, COL_ARG_TAG, COL_ARG_VALUE, COL_WIDE, COLUMNS };
+static const u8 column_size[COLUMNS] = {1, 4, 4, 8, 8, 8, 8, 8, 4, 2, 1, 4, 8};
 
-enum { ARG_INT, ARG_FLOAT, ARG_STRING, ARG_JSON, ARG_CONST, ARG_BIGINT, ARG_SPILLED };
+enum { ARG_INT, ARG_FLOAT, ARG_STRING, ARG_JSON, ARG_CONST, ARG_BIGINT, ARG_SPILLED, ARG_WIDE };
 
 /* Where in an event the parser stands: the key before decides what is likely to follow. */
 enum { AT_START, AT_PH, AT_CAT, AT_NAME, AT_PID, AT_TID, AT_TS, AT_DUR, AT_ID, AT_ID2, AT_ARGS, AT_OTHER,
@@ -245,8 +246,8 @@ typedef enum { OK, MORE, BAD, NO_MEMORY, RAISED } Status;
 typedef struct Tokens Tokens;
 struct Tokens {
     void *column[COLUMNS]; /* NULL: every row holds the default */
-    size_t rows, row_room, args, arg_room;
-    size_t args_from; /* the first argument of the event being read */
+    size_t rows, row_room, args, arg_room, wide, wide_room;
+    size_t args_from, wide_from; /* where those of the next event, or of the one being read, begin */
     Table strings, keys;
     Table odd; /* texts as written that a callback had to clean, so that each is cleaned once */
     Bytes odd_codes;
@@ -422,10 +423,12 @@ static void note_first(Tokens *t, const Row *row) {
 }
 
 /* Whether an argument of the event carries a wanted id. */
-static int carries_wanted(const Tokens *t, size_t args_from) {
-    for (size_t i = args_from; t->wanted_ids.length && i < t->args; i++) {
-        if (((u8 *)t->column[COL_ARG_TAG])[i] != ARG_INT) continue;
-        int64_t id = ((int64_t *)t->column[COL_ARG_VALUE])[i];
+static int carries_wanted(const Tokens *t) {
+    for (size_t i = t->args_from; t->wanted_ids.length && i < t->args; i++) {
+        int tag = ((u8 *)t->column[COL_ARG_TAG])[i];
+        if (tag != ARG_INT && tag != ARG_WIDE) continue;
+        int64_t id = ((int32_t *)t->column[COL_ARG_VALUE])[i];
+        if (tag == ARG_WIDE) id = ((int64_t *)t->column[COL_WIDE])[id];
         const int64_t *known = not_below(&t->wanted_ids, id);
         if (!known || *known != id) continue;
         int key = ((uint16_t *)t->column[COL_ARG_KEY])[i];
@@ -469,8 +472,14 @@ static Status wanted_by_name(Tokens *t, const Row *row, int *wanted) {
     return OK;
 }
 
-/* Stores an event. Its arguments, from number `args_from` on, are already stored. */
-static inline Status put_row(Tokens *t, const Row *row, size_t args_from) {
+/* Forgets the arguments of the event being read. */
+static void drop_args(Tokens *t) {
+    t->args = t->args_from;
+    t->wide = t->wide_from;
+}
+
+/* Stores an event. Its arguments are already stored. */
+static inline Status put_row(Tokens *t, const Row *row) {
     if (!t->keep) {
         t->rows++;
         return OK;
@@ -478,12 +487,12 @@ static inline Status put_row(Tokens *t, const Row *row, size_t args_from) {
     if (UNLIKELY(t->windowed)) {
         note_first(t, row);
         int wanted = 1;
-        if (outside_window(t, row) && !carries_wanted(t, args_from)) {
+        if (outside_window(t, row) && !carries_wanted(t)) {
             Status status = wanted_by_name(t, row, &wanted);
             if (status != OK) return status;
         }
         if (!wanted) {
-            t->args = args_from;
+            drop_args(t);
             t->outside++;
             return OK;
         }
@@ -500,19 +509,27 @@ static inline Status put_row(Tokens *t, const Row *row, size_t args_from) {
     PUT(COL_PID, int64_t, row->pid, NO_ID);
     PUT(COL_TID, int64_t, row->tid, NO_ID);
     PUT(COL_ID, int64_t, row->id, NO_ID);
-    PUT(COL_ARGS_FROM, int32_t, (int32_t)args_from, 0);
+    PUT(COL_ARGS_FROM, int32_t, (int32_t)t->args_from, 0);
     t->rows++;
+    t->args_from = t->args;
+    t->wide_from = t->wide;
     return OK;
 }
 
 static inline Status put_arg(Tokens *t, int key, int tag, int64_t value) {
     if (!t->keep || key < 0) return OK;
     if (UNLIKELY(t->args == t->arg_room) &&
-        (t->args >= MAX_ROWS || grow_columns(t, EVENT_COLUMNS, COLUMNS, &t->arg_room) < 0))
+        (t->args >= MAX_ROWS || grow_columns(t, COL_ARG_KEY, COL_WIDE, &t->arg_room) < 0))
         return NO_MEMORY;
+    if (UNLIKELY(value != (int32_t)value || tag == ARG_FLOAT || tag == ARG_SPILLED)) {
+        if (t->wide == t->wide_room && grow_columns(t, COL_WIDE, COLUMNS, &t->wide_room) < 0) return NO_MEMORY;
+        ((int64_t *)t->column[COL_WIDE])[t->wide] = value;
+        value = (int64_t)t->wide++;
+        if (tag == ARG_INT) tag = ARG_WIDE;
+    }
     ((uint16_t *)t->column[COL_ARG_KEY])[t->args] = (uint16_t)key;
     ((u8 *)t->column[COL_ARG_TAG])[t->args] = (u8)tag;
-    ((int64_t *)t->column[COL_ARG_VALUE])[t->args] = value;
+    ((int32_t *)t->column[COL_ARG_VALUE])[t->args] = (int32_t)value;
     t->args++;
     return OK;
 }
@@ -855,7 +872,7 @@ static Status put_field(Tokens *t, Row *row, int key, const Value *v) {
         row->ph = v->kind != STRING || v->n == 0 ? 0 : *letter < 127 ? *letter : 127;
         return OK;
     }
-    case AT_ARGS: t->args = t->args_from; return OK; /* a repeated key: the last one counts */
+    case AT_ARGS: drop_args(t); return OK; /* a repeated key: the last one counts */
     default: return OK;
     }
 }

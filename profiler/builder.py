@@ -332,21 +332,13 @@ class TimelineBuilder:
             if key not in keys:
                 keys.append(key)
             parts.append((sources, np.full(len(sources), keys.index(key), np.uint16), tag, value))
-        extra = [_joined(list(column)) for column in zip(*parts, strict=True)]
-        order = np.argsort(extra[0], kind="stable")
+        event, key_code, tag, value = (_joined(list(column)) for column in zip(*parts, strict=True))
+        order = np.argsort(event, kind="stable")
+        extra = ArgStore(self.strings, keys, event[order], key_code[order], tag[order], value[order])
         # the base is sorted and much longer: the rest is put between its rows
-        is_extra = np.zeros(len(base.event) + len(order), bool)
-        is_extra[np.searchsorted(base.event, extra[0][order], side="right") + np.arange(len(order))] = True
-        is_base = ~is_extra
-
-        def merged(ours: npt.NDArray[Any], more: npt.NDArray[Any]) -> npt.NDArray[Any]:
-            out = np.empty(len(is_extra), ours.dtype)
-            out[is_base], out[is_extra] = ours, more[order]
-            return out
-
-        event, key_code = merged(base.event, extra[0]), merged(base.key, extra[1])
-        tag_code, values = merged(base.tag, extra[2]), merged(base.value, extra[3])
-        return ArgStore(self.strings, keys, event, key_code, tag_code, values, base.spill)
+        is_extra = np.zeros(len(base) + len(extra), bool)
+        is_extra[np.searchsorted(base.event, extra.event, side="right") + np.arange(len(extra))] = True
+        return base.interleaved(extra, is_extra)
 
 
 def _repeats(sorted_columns: dict[str, npt.NDArray[Any]]) -> npt.NDArray[np.intp]:

@@ -245,7 +245,7 @@ def pick(
     first: Int32,
     key: npt.NDArray[np.uint16],
     tag: npt.NDArray[np.uint8],
-    value: Int64,
+    value: Int32,
     wanted: int,
     asked: npt.NDArray[Any],
     missing: int,
@@ -254,7 +254,7 @@ def pick(
 
     The first four are columns of an `ArgStore`; of several values of one event the last counts. Events that are not
     in `first` have none. Where the second
-    result is not 0, some events have a value that is no integer (tag 0); these got `missing`.
+    result is not 0, some events have a value that is no integer of 32 bits (tag 0); these got `missing`.
     """
     if core is None:
         return kernels_py.pick(first, key, tag, value, wanted, asked, missing)
@@ -264,7 +264,7 @@ def pick(
         _i4(first),
         np.ascontiguousarray(key, np.uint16),
         np.ascontiguousarray(tag, np.uint8),
-        _i8(value),
+        _i4(value),
         _i4(asked),
         out,
     )

@@ -225,7 +225,7 @@ def pick(
     first: Int32,
     key: npt.NDArray[np.uint16],
     tag: npt.NDArray[np.uint8],
-    value: Int64,
+    value: Int32,
     wanted: int,
     asked: npt.NDArray[Any],
     missing: int,

@@ -305,11 +305,12 @@ class _Merge:
         if len(args) == 0:
             return
         is_text = np.isin(args.tag, [ARG_STRING, ARG_JSON, ARG_BIGINT])
-        value = np.where(is_text, texts[np.where(is_text, args.value, 0)], args.value)
+        tag, value = args.entries()
+        value[is_text] = texts[value[is_text]]
         for code, key in enumerate(args.keys):
             mine = np.flatnonzero(args.key == code)
             if len(mine):
-                self.builder.add_args(args.event[mine] + offset, key, args.tag[mine], value[mine])
+                self.builder.add_args(args.event[mine] + offset, key, tag[mine], value[mine])
 
     def _add_part_tables(
         self, timeline: Timeline, shift: int, texts: Int32, tracks: Int32, numbers: Int64

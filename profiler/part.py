@@ -286,9 +286,7 @@ def _arguments(
     new = np.full(most + 1, -1, np.int32)
     new[used] = np.arange(int(used.sum()), dtype=np.int32)
     at = np.flatnonzero(used[args.event])
-    return ArgStore(
-        args.strings, args.keys, new[args.event[at]], args.key[at], args.tag[at], args.value[at], args.spill
-    ), new
+    return args.part(at, new[args.event[at]]), new
 
 
 def _clip(table: _Table, low: int, high: int) -> _Table:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from stallscope.profiler.ids import NO_ID, TEXT_ID_BASE
 from stallscope.profiler.timeline import (
@@ -60,7 +59,7 @@ class _Joined:
         self.rows = 0
         self.sources = 0
         self.spans: list[Spans] = []
-        self.args: list[tuple[npt.NDArray[Any], ...]] = []
+        self.args: list[ArgStore] = []
         self.tables: dict[type, list[Any]] = {Counters: [], Flows: [], Allocations: [], Marks: []}
 
     def add(self, part: Timeline) -> None:
@@ -97,13 +96,14 @@ class _Joined:
             if key not in self.keys:
                 self.keys.append(key)
         keys = np.array([self.keys.index(k) for k in args.keys], np.uint16)
-        is_text = np.isin(args.tag, TEXT_TAGS)
-        value = args.value.copy()
-        value[is_text] = texts[args.value[is_text]]
-        spilled = args.tag == ARG_SPILLED
+        tag, value = args.entries()
+        is_text = np.isin(tag, TEXT_TAGS)
+        value[is_text] = texts[value[is_text]]
+        spilled = tag == ARG_SPILLED
         if spilled.any():
             value[spilled] += self.spill.add(args.spill) << 24
-        self.args.append((args.event + np.int32(self.sources), keys[args.key], args.tag, value))
+        event = args.event + np.int32(self.sources)
+        self.args.append(ArgStore(self.strings, self.keys, event, keys[args.key], tag, value))
 
     def _add_tables(self, part: Timeline, texts: Int32, shift: int, track_base: int) -> None:
         counters, marks, flows, allocations = part.counters, part.marks, part.flows, part.allocations
@@ -142,9 +142,7 @@ class _Joined:
     def timeline(self, clock: str) -> Timeline:
         args = ArgStore.empty(self.strings)
         if self.args:
-            event, key, tag, value = (np.concatenate(c) for c in zip(*self.args, strict=True))
-            spill = self.spill if self.spill.parts else None
-            args = ArgStore(self.strings, self.keys, event, key, tag, value, spill)
+            args = ArgStore.joined(self.args, self.spill if self.spill.parts else None)
         return Timeline(
             self.strings,
             _stack(self.spans),

@@ -79,9 +79,12 @@ def _file_key(path: Path) -> str:
 def tables(timeline: Timeline) -> dict[str, Columns]:
     """The columns of every table, by the table's name."""
     strings, args = timeline.strings, timeline.args
+    tag, value = args.entries()
+    spilled = tag == ARG_SPILLED
+    value[spilled] = np.arange(int(spilled.sum()))  # in the order in which the texts will be written
     out: dict[str, Columns] = {
         "strings": {"text": [_clean(t) for t in strings.texts]},
-        "args": {"event": args.event, "key": args.key, "tag": args.tag, "value": _placed(args)},
+        "args": {"event": args.event, "key": args.key, "tag": tag, "value": value},
     }
     for name in _EMPTY:
         table = getattr(timeline, name)
@@ -141,16 +144,6 @@ def _written(path: Path) -> Iterator[Path]:
     part.replace(path)
 
 
-def _placed(args: ArgStore) -> npt.NDArray[np.int64]:
-    """The values, where those of texts on disk are numbered in the order in which they will be written."""
-    at = np.flatnonzero(args.tag == ARG_SPILLED)
-    if len(at) == 0:
-        return args.value
-    value = args.value.copy()
-    value[at] = np.arange(len(at))
-    return value
-
-
 def write_spilled(folder: Path, args: ArgStore) -> dict[str, Saved]:
     """Write the texts that are too many for memory, if there are any; returns what is known of that table."""
     path = folder / f"{SPILLED}.parquet"
@@ -165,7 +158,7 @@ def write_spilled(folder: Path, args: ArgStore) -> dict[str, Saved]:
     options: dict[str, Any] = {"compression": "zstd", "write_statistics": False}
     with _written(path) as part, pq.ParquetWriter(part, schema, use_dictionary=False, **options) as writer:
         for first in range(0, len(at), _SPILLED_ROWS):
-            places = args.value[at[first : first + _SPILLED_ROWS]].tolist()
+            places = args.entries(at[first : first + _SPILLED_ROWS])[1].tolist()
             writer.write_table(
                 pa.table([pa.array([_clean(args.spill.read(p)) for p in places], pa.string())], schema)
             )
@@ -405,15 +398,15 @@ class SavedArgs(ArgStore):
         self._table, self._sources = table, sources
 
     def __getattr__(self, name: str) -> Any:
-        if name not in ("_event", "key", "tag", "value"):
+        if name not in ("_event", "key", "tag", "value", "wide"):
             raise AttributeError(name)
         columns = self._table.read()
         fault = session_check.arguments_fault(columns, self.keys, self.strings, self._sources)
         if fault:
             raise InputError(self._table.path, f"does not fit the session ({fault})", _AGAIN)
-        columns["_event"] = columns.pop("event")
-        vars(self).update(columns)
-        return columns[name]
+        event, key, tag, value = (columns[c] for c in ("event", "key", "tag", "value"))
+        super().__init__(self.strings, self.keys, event, key, tag, value, self.spill)
+        return vars(self)[name]
 
     def __len__(self) -> int:
         return self._table.rows

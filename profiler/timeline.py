@@ -40,7 +40,7 @@ _FEW_NAMES = 3
 """So many names are compared with each row; more are looked up."""
 
 # Tags of ArgStore.tag
-ARG_INT, ARG_FLOAT, ARG_STRING, ARG_JSON, ARG_CONST, ARG_BIGINT, ARG_SPILLED = range(7)
+ARG_INT, ARG_FLOAT, ARG_STRING, ARG_JSON, ARG_CONST, ARG_BIGINT, ARG_SPILLED, ARG_WIDE = range(8)
 
 
 class StringTable:
@@ -78,16 +78,40 @@ class StringTable:
         return len(self.texts)
 
 
+def _is_wide(tag: npt.NDArray[np.uint8]) -> Bool:
+    """Whether the values of arguments stand in `ArgStore.wide`."""
+    found: Bool = (tag == ARG_FLOAT) | (tag == ARG_SPILLED) | (tag == ARG_WIDE)
+    return found
+
+
+def _narrowed(
+    tag: npt.NDArray[np.uint8], value: npt.NDArray[Any]
+) -> tuple[npt.NDArray[np.uint8], Int32, Int64]:
+    """Tags and values in 64 bits as an ArgStore holds them: tag and value, shapes (n,), and wide."""
+    narrow = value.astype(np.int32)
+    at = np.flatnonzero((narrow != value) | _is_wide(tag))
+    narrow[at] = np.arange(len(at), dtype=np.int32)
+    integers = at[tag[at] == ARG_INT]
+    if len(integers):
+        tag = tag.copy()
+        tag[integers] = ARG_WIDE
+    return tag, narrow, np.asarray(value[at], np.int64)
+
+
 class ArgStore:
     """Arguments of source events, long form: one row per (event, key), sorted by event.
 
     `key`, `tag` and `value` have one entry per argument; `event` says whose it is, and `first` where the arguments of
     each event begin. Either of the last two may be given and makes the other when it is asked for.
 
-    `tag` tells what `value` is: ARG_INT the integer; ARG_FLOAT the float64's bits; ARG_STRING a code
+    `tag` tells what an argument is: ARG_INT the integer; ARG_FLOAT the float64's bits; ARG_STRING a code
     of `strings`; ARG_JSON a code of `strings` holding raw JSON text (lists and objects), decoded once
     per distinct text; ARG_CONST 1 true, 0 false, -1 null; ARG_BIGINT a code of the decimal text;
     ARG_SPILLED a place of `spill`, which holds texts too many to keep in memory.
+
+    Nearly all of it fits into the 32 bits of `value`. What does not stands in `wide`, shape (few,), and `value` is its
+    place there: of ARG_FLOAT, of ARG_SPILLED, and of ARG_WIDE, an integer of 64 bits. `entries` puts both together.
+    A store may be given all values in 64 bits, and no `wide`.
     """
 
     def __init__(
@@ -97,13 +121,17 @@ class ArgStore:
         event: Int32 | None,
         key: npt.NDArray[np.uint16],
         tag: npt.NDArray[np.uint8],
-        value: Int64,
+        value: Int32 | Int64,
         spill: Any = None,
         *,
         first: Int32 | None = None,
+        wide: Int64 | None = None,
     ) -> None:
         self.strings, self.keys = strings, keys
-        self.key, self.tag, self.value, self.spill = key, tag, value, spill
+        if wide is None:
+            tag, value, wide = _narrowed(tag, value)
+        self.key, self.tag, self.spill = key, tag, spill
+        self.value, self.wide = np.asarray(value, np.int32), wide
         self._event, self._first = event, first
         self._decoded: dict[int, Any] = {}
 
@@ -146,12 +174,60 @@ class ArgStore:
             return np.searchsorted(self.first, at.astype(np.int32), side="right") - 1
         return self._event[at]
 
+    def entries(self, at: Any = slice(None)) -> tuple[npt.NDArray[np.uint8], Int64]:
+        """Tags and values of some arguments, by index, mask or slice: copies, all in 64 bits, ARG_WIDE as ARG_INT."""
+        tag, value = np.array(self.tag[at]), self.value[at].astype(np.int64)
+        wide = np.flatnonzero(_is_wide(tag))
+        value[wide] = self.wide[value[wide]]
+        tag[tag == ARG_WIDE] = ARG_INT
+        return tag, value
+
+    def part(self, at: npt.NDArray[Any], event: Int32) -> ArgStore:
+        """Some of the arguments, by index, as those of these events."""
+        return ArgStore(self.strings, self.keys, event, self.key[at], self.tag[at], self.value[at], self.spill,
+                        wide=self.wide)  # fmt: skip
+
+    @classmethod
+    def joined(cls, parts: Sequence[ArgStore], spill: Any = None) -> ArgStore:
+        """The arguments of several stores, one behind the other; they share texts and keys, and texts on disk."""
+        event, key, tag, wide = (
+            np.concatenate([getattr(part, name) for part in parts])
+            for name in ("event", "key", "tag", "wide")
+        )
+        before = np.cumsum([0, *(len(part.wide) for part in parts)]).tolist()
+        value = np.concatenate([part._value_behind(n) for part, n in zip(parts, before, strict=False)])
+        return cls(parts[0].strings, parts[0].keys, event, key, tag, value, spill, wide=wide)
+
+    def interleaved(self, extra: ArgStore, is_extra: Bool) -> ArgStore:
+        """These arguments and those of `extra`, which knows all keys, where `is_extra` says; shape (of both,)."""
+
+        def merged(ours: npt.NDArray[Any], theirs: npt.NDArray[Any]) -> npt.NDArray[Any]:
+            out = np.empty(len(is_extra), ours.dtype)
+            out[~is_extra], out[is_extra] = ours, theirs
+            return out
+
+        return ArgStore(
+            extra.strings,
+            extra.keys,
+            merged(self.event, extra.event),
+            merged(self.key, extra.key),
+            merged(self.tag, extra.tag),
+            merged(self.value, extra._value_behind(len(self.wide))),
+            self.spill,
+            wide=np.concatenate([self.wide, extra.wide]),
+        )
+
+    def _value_behind(self, before: int) -> Int32:
+        """`value` where so many others stand before in `wide`."""
+        return np.asarray(self.value + _is_wide(self.tag) * np.int32(before), np.int32)
+
     def of(self, event: int) -> dict[str, Any]:
         """All arguments of one source event, decoded."""
         lo, hi = self.first[event : event + 2].tolist() if 0 <= event < len(self.first) - 1 else (0, 0)
-        return {
-            self.keys[self.key[i]]: self._decode(int(self.tag[i]), int(self.value[i])) for i in range(lo, hi)
-        }
+        entries = zip(
+            self.key[lo:hi].tolist(), *(c.tolist() for c in self.entries(slice(lo, hi))), strict=True
+        )
+        return {self.keys[key]: self._decode(tag, value) for key, tag, value in entries}
 
     def _decode(self, tag: int, value: int) -> Any:
         if tag == ARG_INT:
@@ -182,7 +258,7 @@ class ArgStore:
         """One int64 per source event, shape (events,); floats are truncated, texts are `missing`."""
         out = np.full(events, missing, dtype=np.int64)
         at = self._entries(key)
-        tag, value = self.tag[at], self.value[at]
+        tag, value = self.entries(at)
         number = np.where(tag == ARG_FLOAT, 0, value)
         is_float = tag == ARG_FLOAT
         if is_float.any():
@@ -205,7 +281,7 @@ class ArgStore:
         """One float64 per source event, shape (events,); NaN where there is none."""
         out = np.full(events, np.nan)
         at = self._entries(key)
-        tag, value = self.tag[at], self.value[at]
+        tag, value = self.entries(at)
         whole = tag == ARG_INT
         out[self.events_of(at[whole])] = value[whole]
         real = tag == ARG_FLOAT
@@ -216,7 +292,7 @@ class ArgStore:
         """One id per source event as `ids.encode_id` makes it; NO_ID where there is none."""
         out = np.full(events, NO_ID, dtype=np.int64)
         at = self._entries(key)
-        tag, value = self.tag[at], self.value[at]
+        tag, value = self.entries(at)
         whole = tag == ARG_INT
         out[self.events_of(at[whole])] = value[whole]
         real = np.flatnonzero(tag == ARG_FLOAT)
@@ -293,8 +369,8 @@ class ArgStore:
         # late: the compiled core is not needed to hold a timeline
         from stallscope.profiler.kernels import group
 
-        tag, value = self.tag[at].astype(np.int64), self.value[at]
-        code, first = group(tag, value)
+        tag, value = self.entries(at)
+        code, first = group(tag.astype(np.int64), value)
         return code, [self._decode(int(tag[i]), int(value[i])) for i in first]
 
     def codes(self, key: str, events: int) -> tuple[Int32, list[Any]]:

@@ -170,7 +170,7 @@ def with_lists(args: ArgStore) -> ArgStore:
         for code in used_codes(codes, len(texts)):
             table[code] = args.strings.code(json.dumps(convert(texts[code])))
         tag[at], value[at] = ARG_JSON, table[codes]
-    return ArgStore(args.strings, args.keys, args.event, args.key, tag, value, args.spill)
+    return ArgStore(args.strings, args.keys, args.event, args.key, tag, value, args.spill, wide=args.wide)
 
 
 def load_slices(paths: list[Path], number: int) -> tuple[RankBuilder, Trace]:
@@ -204,7 +204,7 @@ def join_events(parts: list[RawEvents]) -> RawEvents:
     strings = StringTable()
     keys: list[str] = []
     columns: dict[str, list[npt.NDArray[Any]]] = {}
-    args: list[tuple[npt.NDArray[Any], ...]] = []
+    args: list[ArgStore] = []
     notes = Notes()
     base = 0
     for part in parts:
@@ -217,16 +217,14 @@ def join_events(parts: list[RawEvents]) -> RawEvents:
             columns.setdefault(name, []).append(translate_ids(texts, getattr(part, name)))
         keys += [k for k in part.args.keys if k not in keys]
         key = np.array([keys.index(k) for k in part.args.keys] or [0], np.uint16)[part.args.key]
-        is_text = np.isin(part.args.tag, TEXT_TAGS)
-        value = part.args.value.copy()
+        tag, value = part.args.entries()
+        is_text = np.isin(tag, TEXT_TAGS)
         value[is_text] = texts[value[is_text]]
-        args.append((part.args.event + np.int32(base), key, part.args.tag, value))
+        args.append(ArgStore(strings, keys, part.args.event + np.int32(base), key, tag, value))
         notes.extend(part.notes)
         base += len(part)
     joined: dict[str, Any] = {name: np.concatenate(values) for name, values in columns.items()}
-    event, key, tag, value = (np.concatenate(c) for c in zip(*args, strict=True))
-    store = ArgStore(strings, keys, event, key, tag, value)
-    return RawEvents(strings, args=store, top_level="array", notes=notes, **joined)
+    return RawEvents(strings, args=ArgStore.joined(args), top_level="array", notes=notes, **joined)
 
 
 def finish(rank: RankBuilder, trace: Trace | None) -> tuple[Timeline, dict[str, Any]]:
@@ -746,7 +744,7 @@ class Trace:
             if key == "acc_id":
                 continue
             mine = entry[entry_keys == raw.args.keys.index(key)]
-            values = _numbers(raw.args.tag[mine], raw.args.value[mine])
+            values = _numbers(*raw.args.entries(mine))
             good = ~np.isnan(values)
             at, values = raw.args.event[mine[good]], values[good]
             if len(at) == 0:

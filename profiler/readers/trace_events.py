@@ -268,10 +268,11 @@ class _CompiledEngine:
         if len(first) and first[-1] != counts["args"]:  # all of them are the last event's
             first = np.append(np.zeros(rows, np.int32), np.int32(counts["args"]))
         key, tag, value = (
-            self._column(9 + i, counts["args"], kind, 0) for i, kind in enumerate(("u2", "u1", "i8"))
+            self._column(9 + i, counts["args"], kind, 0) for i, kind in enumerate(("u2", "u1", "i4"))
         )
+        wide = self._column(12, counts["wide"], "i8", 0)
         strings = StringTable(self.core.texts(False))
-        args = ArgStore(strings, self.core.texts(True), None, key, tag, value, first=first)
+        args = ArgStore(strings, self.core.texts(True), None, key, tag, value, first=first, wide=wide)
         _clean_nested(args, self.mender)
         self.mender.settle()
         if self.spill.size:

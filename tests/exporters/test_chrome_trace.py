@@ -185,7 +185,8 @@ def test_odd_names_and_arguments_cannot_spoil_the_file() -> None:
             args.tag[args.key == args.keys.index(key)] = 2
             args.value[args.key == args.keys.index(key)] = code[text]
     args.tag[args.key == args.keys.index("z")] = 1
-    args.value[args.key == args.keys.index("z")] = np.array([np.nan]).view(np.int64)
+    args.value[args.key == args.keys.index("z")] = len(args.wide)
+    args.wide = np.append(args.wide, np.array([np.nan]).view(np.int64))
     args.tag[args.key == args.keys.index("v")] = 3
     args.value[args.key == args.keys.index("v")] = len(line.strings.texts) - 2
     args.tag[args.key == args.keys.index("w")] = 3

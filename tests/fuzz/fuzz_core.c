@@ -73,10 +73,15 @@ static Outcome outcome_of(const Tokens *t) {
             o.sum ^= text_hash(t->strings.text.data + t->strings.start[name],
                                (size_t)(t->strings.start[name + 1] - t->strings.start[name]), 7);
     }
+    size_t wide = 0;
     for (size_t i = 0; i < t->args; i++) {
         int tag = ((u8 *)t->column[COL_ARG_TAG])[i], key = ((uint16_t *)t->column[COL_ARG_KEY])[i];
-        int64_t value = ((int64_t *)t->column[COL_ARG_VALUE])[i];
+        int64_t value = ((int32_t *)t->column[COL_ARG_VALUE])[i];
         CHECK(key < t->keys.count);
+        if (tag == ARG_WIDE || tag == ARG_FLOAT || tag == ARG_SPILLED) {
+            CHECK(value == (int64_t)wide++);
+            value = ((int64_t *)t->column[COL_WIDE])[value];
+        }
         if (tag == ARG_STRING || tag == ARG_JSON || tag == ARG_BIGINT)
             CHECK(value >= 0 && value < t->strings.count);
         else if (tag == ARG_SPILLED)
@@ -84,6 +89,7 @@ static Outcome outcome_of(const Tokens *t) {
         else
             o.sum = fold(o.sum ^ (uint64_t)value, 0xbf58476d1ce4e5b9u);
     }
+    CHECK(wide == t->wide);
     return o;
 }
 
@@ -176,7 +182,7 @@ static const struct {
     {kernel_cut, "qm qm im in qn qn qd qd id id qd", 0},
     {kernel_flatten, "iN iN qn qn qd qd id", 0},
     {kernel_order, "iM qm qm im", 0},
-    {kernel_pick, "q2 ip hm bm qm iN qn", 0},
+    {kernel_pick, "q2 ip hm bm im iN qn", 0},
     {kernel_replay, "qo q2 qN qn qn qM qn qn qn qn qn qn qN qn qN qn "
                     "qR qS qS qm qm qm qm qm qm qT qn qn qm qm", 0},
 };

@@ -405,7 +405,7 @@ def test_twins_agree_on_arguments(
 ) -> None:
     entries.sort(key=lambda e: e[0])
     event, key, tag, value = (
-        np.array([e[i] for e in entries], t) for i, t in enumerate((np.int32, np.uint16, np.uint8, np.int64))
+        np.array([e[i] for e in entries], t) for i, t in enumerate((np.int32, np.uint16, np.uint8, np.int32))
     )
     question = np.array(sorted(asked) if sort else asked, np.int32)
     first = ArgStore(StringTable(), [], event, key, tag, value).first
@@ -419,8 +419,8 @@ def test_arguments_far_apart() -> None:
     event = np.arange(0, 300_000, 3, dtype=np.int32)
     key, tag = np.zeros(len(event), np.uint16), np.zeros(len(event), np.uint8)
     asked = i8(299_997, 0, 150_000, 150_001, 600_000)
-    first = ArgStore(StringTable(), [], event, key, tag, event.astype(np.int64)).first
-    got, odd = kernels.pick(first, key, tag, event.astype(np.int64), 0, asked, -1)
+    first = ArgStore(StringTable(), [], event, key, tag, event).first
+    got, odd = kernels.pick(first, key, tag, event, 0, asked, -1)
     assert got.tolist() == [299_997, 0, 150_000, -1, -1] and odd == 0
 
 

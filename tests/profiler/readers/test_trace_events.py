@@ -619,6 +619,7 @@ def assert_same_columns(a: RawEvents, b: RawEvents) -> None:
     coded = np.isin(a.args.tag, (2, 3, 5))
     np.testing.assert_array_equal(to_b[a.args.value[coded]], b.args.value[coded])
     np.testing.assert_array_equal(a.args.value[~coded], b.args.value[~coded])
+    np.testing.assert_array_equal(a.args.wide, b.args.wide)
     assert a.meta == b.meta
     assert {note.code for note in a.notes} == {note.code for note in b.notes}
 
@@ -648,11 +649,15 @@ def test_all_engines_agree_on_all_real_traces(shared: Path) -> None:
 
 @every_engine
 def test_only_the_window_is_kept(engine: str) -> None:
-    items = [event(f"e{i}", 10 * i, dur=5, args={"i": i}) for i in range(10)]
+    items = [event(f"e{i}", 10 * i, dur=5, args={"i": i, "wide": i << 40}) for i in range(10)]
     items.append({"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "p"}})
     raw = read(json.dumps(items), engine, part=Part(25_000, 40_000))
     assert names(raw) == ["e2", "e3", "e4", "process_name"]
-    assert [raw.args.of(i) for i in range(4)] == [{"i": 2}, {"i": 3}, {"i": 4}, {"name": "p"}]
+    assert [raw.args.of(i) for i in range(4)] == [
+        *({"i": i, "wide": i << 40} for i in (2, 3, 4)),
+        {"name": "p"},
+    ]
+    assert raw.args.wide.tolist() == [i << 40 for i in (2, 3, 4)]
     assert codes(raw) == {"outside-window": 7}
 
 
@@ -660,7 +665,8 @@ def test_only_the_window_is_kept(engine: str) -> None:
 def test_what_a_part_keeps_from_everywhere(engine: str) -> None:
     items = [
         event("launch", 1, dur=1, args={"correlation": 7}),
-        event("other launch", 1, dur=1, args={"correlation": 8, "stream": 7}),
+        event("other launch", 1, dur=1, args={"correlation": 8, "stream": 7, "bytes": 1 << 33, "share": 0.5}),
+        event("wide launch", 1, dur=1, args={"correlation": 1 << 33}),
         event("operator", 1, dur=1, args={"External id": 7}),
         event("text id", 1, dur=1, args={"correlation": "7"}),
         event("caller", 2, dur=4),
@@ -675,10 +681,10 @@ def test_what_a_part_keeps_from_everywhere(engine: str) -> None:
         {"name": "no phase", "ts": 1},
         event("inside", 100, dur=5),
     ]
-    part = Part(100_000, 200_000, np.array([9, 7, 9]), np.array([3_000, 50_000]))
+    part = Part(100_000, 200_000, np.array([9, 7, 1 << 33, 9]), np.array([3_000, 50_000]))
     raw = read(json.dumps(items), engine, part=part)
 
-    assert names(raw) == ["launch", "operator", "caller", "ends on the point", "begins on the point",
+    assert names(raw) == ["launch", "wide launch", "operator", "caller", "ends on the point", "begins on the point",
                           "Record Window End", *"BEbeSF", "no phase", "inside"]  # fmt: skip
     assert raw.outside == len(items) - len(raw)
     assert raw.firsts == {"": 1000}
