@@ -121,7 +121,7 @@ class _Export:
         self.spans = self.timeline.spans
         self.base_ns = self._first_time()
         self.layout = Layout(session)
-        self.arguments = ArgumentWriter(self.timeline.strings)
+        self.arguments = ArgumentWriter(self.timeline.args)
         self.ends, self.undrawn = self._arrows()
         self.drawn = [*self._gaps(), *self._steps(), *self._findings()]
         self.memory_tid = self._memory_line()

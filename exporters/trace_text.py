@@ -29,8 +29,9 @@ from stallscope.profiler.timeline import (
     ARG_FLOAT,
     ARG_INT,
     ARG_JSON,
+    ARG_SPILLED,
+    ArgStore,
     Int64,
-    StringTable,
 )
 
 Objects = npt.NDArray[np.object_]
@@ -207,8 +208,8 @@ def _key(name: str) -> bytes:
 class ArgumentWriter:
     """Formats arguments; remembers the text of lists and objects, which repeat."""
 
-    def __init__(self, strings: StringTable) -> None:
-        self._strings = strings
+    def __init__(self, store: ArgStore) -> None:
+        self._store, self._strings = store, store.strings
         self._raw: dict[int, bytes] = {}
 
     def pieces(self, arguments: Arguments) -> tuple[Rows, Objects]:
@@ -264,6 +265,8 @@ class ArgumentWriter:
             out[rows] = _table(table)[np.searchsorted(used, values)]
 
     def _text(self, tag: int, code: int) -> bytes:
+        if tag == ARG_SPILLED:
+            return json_text(self._store.spilled(code))
         if tag != ARG_JSON:
             text = self._strings[code]
             # integers of more than 64 bits: text keeps them exact in every viewer

@@ -241,13 +241,17 @@ class ArgStore:
         if tag == ARG_CONST:
             return None if value < 0 else bool(value)
         if tag == ARG_SPILLED:
-            return self.spill.read(value) if self.spill is not None else ""
+            return self.spilled(value)
         if value not in self._decoded:
             try:
                 self._decoded[value] = json.loads(self.strings[value], parse_constant=lambda _: None)
             except ValueError:
                 self._decoded[value] = self.strings[value]
         return self._decoded[value]
+
+    def spilled(self, place: int) -> str:
+        """A text on disk; "" where there is none."""
+        return str(self.spill.read(place)) if self.spill is not None else ""
 
     def _entries(self, key: str) -> npt.NDArray[np.intp]:
         if key not in self.keys:

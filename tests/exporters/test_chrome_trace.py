@@ -19,7 +19,7 @@ from stallscope.exporters.trace_layout import Layout
 from stallscope.profiler.device import device_views
 from stallscope.profiler.errors import InputError
 from stallscope.profiler.kinds import KIND_NAMES, Kind
-from stallscope.profiler.readers import load
+from stallscope.profiler.readers import load, trace_events
 from stallscope.profiler.session import Session
 from stallscope.profiler.timeline import Allocations
 from support.lanes import timeline
@@ -198,6 +198,20 @@ def test_odd_names_and_arguments_cannot_spoil_the_file() -> None:
         "v": ["\U0001f600", None, "18446744073709551615", "a\\ "], "w": "{bad", '"k"': 1,
     }  # fmt: skip
     assert b"\\ud83d" not in text_of(session)
+
+
+def test_argument_texts_that_are_kept_on_disk_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trace_events, "TEXT_BUDGET", 10)
+    texts = [f"a long text of its own, with number {i}" for i in range(50)]
+    events = [{"ph": "X", "name": "a", "ts": 9 * i, "dur": 5, "pid": 1, "tid": 1, "args": {"Call stack": text}}
+              for i, text in enumerate(texts)]  # fmt: skip
+    (tmp_path / "t.json").write_text(json.dumps({"traceEvents": events}))
+
+    written = events_of(load(tmp_path / "t.json"))
+
+    assert [e["args"]["Call stack"] for e in written if e["ph"] == "X"] == texts
 
 
 @pytest.mark.parametrize("value", [0, 7, -7, 2**53 - 1, 2**53, -(2**53), 2**63 - 1, -(2**62)])
