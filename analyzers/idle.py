@@ -10,6 +10,7 @@ A gap with a launch in it that left no device record is unexplained: the device 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import IntEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -214,21 +215,13 @@ class IdleAccount:
 
     @cached_property
     def pieces(self) -> Pieces:
-        # a busy recording has millions of pieces, nearly all of one thread and in order: the others are put between
-        # them. No two begin at one time.
-        parts = sorted((self._whole_gaps(), *self._host_parts()), key=lambda part: len(part[0]))
-        most, few = parts.pop(), _in_order(parts)
-        parts.clear()
-        claimed, rest, block = _claimed(self, most, few)
-        few = _in_order([few, rest])
-        room = _Room(len(most[0]), np.searchsorted(most[0], few[0]))
-        columns = list(reversed(most))
-        del most
-        whole = [room.filled(columns.pop(), more) for more in few]  # nothing is held twice for long
-        start, end, gap, activity, row, longest = whole
-        return _caused(
-            self, (start, end, gap, activity, row, longest), np.searchsorted(start, claimed), block
-        )
+        whole = _in_order([self._whole_gaps(), *self._host_parts()])  # no two begin at one time
+        claimed, rest, block = _claimed(self, whole)
+        at = np.searchsorted(whole[0], rest[0])
+        if len(at):
+            pairs: Iterator[tuple[Any, Any]] = zip(whole, rest, strict=True)
+            whole = _part(*(np.insert(old, at, more) for old, more in pairs))
+        return _caused(self, whole, np.searchsorted(whole[0], claimed), block)
 
     def totals(self) -> dict[str, int]:
         """Idle nanoseconds per class; they sum to the idle time exactly."""
@@ -359,12 +352,12 @@ class IdleAccount:
         cause = causes(track, row_of, begin, until)
         return _part(begin, until, gap[index], cause, row_of, longest)
 
-    def heavy_ns(self, parts: tuple[Part, ...]) -> Int64:
+    def heavy_ns(self, part: Part) -> Int64:
         """Per gap the host work of its heaviest place, where that is long and most of the gap; else 0."""
         run, length = self.run, self.view.gaps.dur_ns
         out = np.zeros(len(length), np.int64)
         long = length >= HEAVY_NS
-        start, end, gap, _, row, _ = _chosen(parts, long, _IS_HEAVY)
+        start, end, gap, _, row, _ = _chosen(part, long, _IS_HEAVY)
         sums = kernels.sums(gap, end - start, len(length))
         long &= (sums >= HEAVY_NS) & (2 * sums >= length)
         work = np.flatnonzero(long[gap])
@@ -399,39 +392,22 @@ def cut(
     return row, begin, until, whole[window], longest
 
 
-class _Room:
-    """Places for more items before some of a column: `np.insert`, worked out once for several columns."""
-
-    def __init__(self, count: int, before: Rows) -> None:
-        self.added = before + np.arange(len(before))
-        self.old = np.ones(count + len(before), np.bool_)
-        self.old[self.added] = False
-
-    def filled(self, column: npt.NDArray[Any], more: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        out = np.empty(len(self.old), column.dtype)
-        out[self.old] = column
-        out[self.added] = more
-        return out
-
-
 def _in_order(parts: list[Part]) -> Part:
     """The pieces of some parts as one."""
-    if not parts:
-        none = np.zeros(0, np.int64)
-        return _part(none, none, none, none, none, none)
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
     order = np.argsort(columns[0], kind="stable")
     return _part(*(column[order] for column in columns))
 
 
-def _chosen(parts: tuple[Part, ...], gaps: Bool, activities: Bool) -> Part:
-    """The pieces of some gaps with some activities; by part and time."""
-    found = [np.flatnonzero(gaps[part[2]] & activities[part[3]]) for part in parts]
-    some = [[column[at] for column in part] for part, at in zip(parts, found, strict=True)]
-    return _part(*(np.concatenate(column) for column in zip(*some, strict=True)))
+def _chosen(part: Part, gaps: Bool, activities: Bool) -> Part:
+    """The pieces of some gaps with some activities."""
+    found = np.flatnonzero(activities[part[3]])
+    found = found[gaps[part[2][found]]]
+    columns: tuple[Any, ...] = part
+    return _part(*(column[found] for column in columns))
 
 
-def _claimed(account: IdleAccount, most: Part, few: Part) -> tuple[Int64, Part, Int32]:
+def _claimed(account: IdleAccount, part: Part) -> tuple[Int64, Part, Int32]:
     """Give the waits their part of the host's work: the first nanoseconds of the gap, or of what of it lies
     after the block began, as many as claimed.
 
@@ -440,7 +416,7 @@ def _claimed(account: IdleAccount, most: Part, few: Part) -> tuple[Int64, Part, 
     gaps = account.view.gaps
     limit = np.zeros(len(gaps), np.int64)
     block = np.full(len(gaps), -1, np.int32)
-    heavy = account.heavy_ns((most, few))
+    heavy = account.heavy_ns(part)
     once = np.zeros(len(gaps), bool)
     since = np.full(len(gaps), -(1 << 62), np.int64)
     host = np.flatnonzero(account.is_host)
@@ -459,7 +435,7 @@ def _claimed(account: IdleAccount, most: Part, few: Part) -> tuple[Int64, Part, 
         once[mine] = blocks.once_a_step[block[mine]]
         since[mine] = blocks.start_ns[block[mine]]
     # few gaps have anything claimed; only their pieces are looked at
-    start, end, gap, activity, row, longest = _in_order([_chosen((most, few), limit > 0, IS_HOST_WORK)])
+    start, end, gap, activity, row, longest = _chosen(part, limit > 0, IS_HOST_WORK)
     exempt = (heavy[gap] > 0) & once[gap]
     exempt &= (activity == int(Cause.PYTHON)) | (activity == int(Cause.UNRECORDED))
     dur = np.where(~exempt & (start >= since[gap]), end - start, 0)
@@ -469,11 +445,7 @@ def _claimed(account: IdleAccount, most: Part, few: Part) -> tuple[Int64, Part, 
         used -= used[np.flatnonzero(first)][np.cumsum(first) - 1]
     until = start + np.clip(limit[gap] - used, 0, dur)
     partly = np.flatnonzero((until > start) & (until < end))
-    for part in (most, few):
-        at = np.searchsorted(part[0], start[partly])
-        here = at < len(part[0])
-        here[here] = part[0][at[here]] == start[partly][here]
-        part[1][at[here]] = until[partly][here]
+    part[1][np.searchsorted(part[0], start[partly])] = until[partly]
     left = np.minimum(longest[partly], end[partly] - until[partly])
     rest = _part(until[partly], end[partly], gap[partly], activity[partly], row[partly], left)
     return start[until > start], rest, block

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stallscope.analyzers.hostcause import _middle_inside
-from stallscope.analyzers.idle import IDLE_CLASSES, Cause, _Room
+from stallscope.analyzers.idle import IDLE_CLASSES, Cause
 from stallscope.analyzers.run import Run
 from stallscope.profiler import intervals
 from stallscope.profiler.errors import StallscopeError
@@ -50,6 +50,37 @@ def test_what_the_launching_thread_did_splits_a_gap() -> None:
         """
     ) == {"python": 50.0, "dispatch": 20.0, "launch_path": 28.0}
     # 20..60 and 100..110 Python; 60..70 and 90..100 the operator; 70..90 a call, 110..114 the launch, 114..118 latency
+
+
+def test_moments_in_python_code_of_one_place_are_one_piece() -> None:
+    run = Run(
+        timeline(
+            """
+            host     python:step.py(3):_run@0..400 python:<built-in_len>@30..33 python:torch/nn.py(8):_call@40..52
+            host     python:other.py(5):_pick@60..90 op:aten::mm@70..72
+            host     rt:cudaLaunchKernel@2..6#1 rt:cudaLaunchKernel@110..114#2
+            stream7  kernel:a@8..20#1 kernel:b@118..130#2
+            """
+        )
+    )
+    pieces, name = run.idle[0].pieces, run.timeline.name
+    found = [
+        (begin // 1000, end // 1000, name(row), longest // 1000)
+        for begin, end, row, longest in zip(
+            *(c.tolist() for c in (pieces.start_ns, pieces.end_ns, pieces.row, pieces.longest_ns)),
+            strict=True,
+        )
+    ]
+    # 20..60 in step.py, whoever was called from there: its longest moment is the call of 40..52
+    assert found == [
+        (20, 60, "torch/nn.py(8): call", 12),
+        (60, 70, "other.py(5): pick", 10),
+        (70, 72, "aten::mm", 2),
+        (72, 90, "other.py(5): pick", 18),
+        (90, 110, "step.py(3): run", 20),
+        (110, 114, "cudaLaunchKernel", 4),
+        (114, 118, "cudaLaunchKernel", 4),
+    ]
 
 
 def test_code_that_left_no_record_is_not_called_python() -> None:
@@ -218,12 +249,3 @@ def test_middles_are_told_by_the_edges_of_a_set(ends: list[int], edges: list[int
     assert (
         found.tolist() == intervals.contains((some[:, 0], some[:, 1]), begin + (until - begin) // 2).tolist()
     )
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.lists(st.integers(0, 50), max_size=30), st.lists(st.integers(0, 30), max_size=9))
-def test_room_is_made_as_numpy_makes_it(values: list[int], places: list[int]) -> None:
-    column = np.array(values, np.int64)
-    at = np.sort(np.minimum(np.array(places, np.intp), len(values)))
-    more = np.arange(100, 100 + len(at))
-    assert _Room(len(column), at).filled(column, more).tolist() == np.insert(column, at, more).tolist()
