@@ -42,6 +42,8 @@ _ONCE = [int(k) for k in (*DEVICE_WORK, Kind.RUNTIME)]
 
 @dataclass
 class _Batch:
+    """Columns of events that were added together."""
+
     track: Int32
     start_ns: Int64
     dur_ns: Int64

@@ -31,23 +31,23 @@ else:
     def _initialiser(cls):
         fields = dataclasses.fields(cls)
         names = tuple(f.name for f in fields)
+        known = frozenset(names)
         given = {f.name: f.default for f in fields if f.default is not dataclasses.MISSING}
-        makers = {f.name: f.default_factory for f in fields if f.default_factory is not dataclasses.MISSING}
+        makers = [(f.name, f.default_factory) for f in fields if f.default_factory is not dataclasses.MISSING]
 
         def __init__(self, *values, **named):
-            told = dict(zip(names, values, strict=False)) | named
-            if len(told) < len(values) + len(named):
-                raise TypeError(f"{cls.__qualname__}: too many values, or two for one of {', '.join(names)}")
-            told = given | told
-            for name, make in makers.items():
-                if name not in told:
-                    told[name] = make()
-            if told.keys() != fields_of.keys():
-                wrong = sorted(told.keys() ^ fields_of.keys())
-                raise TypeError(f"{cls.__qualname__}: missing or unknown: {', '.join(wrong)}")
-            self.__dict__.update(told)
+            own = self.__dict__
+            own.update(given)
+            own.update(zip(names, values, strict=False))
+            own.update(named)
+            for name, make in makers:
+                if name not in own:
+                    own[name] = make()
+            if own.keys() != known:
+                raise TypeError(f"{cls.__qualname__}: missing or unknown: {', '.join(own.keys() ^ known)}")
+            if len(values) > len(names) or not named.keys().isdisjoint(names[: len(values)]):
+                raise TypeError(f"{cls.__qualname__}: too many values for {', '.join(names)}")
 
-        fields_of = dict.fromkeys(names)
         return __init__
 
     def _compared(self):

@@ -259,6 +259,8 @@ def link_facts(timeline: Timeline, cover: Coverage, had_links: bool, rank: RankB
 
 @dataclass
 class _Process:
+    """What a process of the trace stands for."""
+
     role: int
     name: str
     device: int

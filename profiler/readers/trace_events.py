@@ -356,6 +356,8 @@ _LOOK_AHEAD = 1 << 16
 
 @dataclass
 class _Document:
+    """One of the JSON documents of a file, and what stands around its events."""
+
     first_row: int
     meta: dict[str, Any] = field(default_factory=dict)
 
