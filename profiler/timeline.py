@@ -39,6 +39,12 @@ _BLOCK = 1 << 17
 _FEW_NAMES = 3
 """So many names are compared with each row; more are looked up."""
 
+
+def _blocks(rows: int) -> Iterator[slice]:
+    """All rows in blocks: what a step makes of one stays near the processor, and is no page of memory the more."""
+    return (slice(low, low + _BLOCK) for low in range(0, rows, _BLOCK))
+
+
 # Tags of ArgStore.tag
 ARG_INT, ARG_FLOAT, ARG_STRING, ARG_JSON, ARG_CONST, ARG_BIGINT, ARG_SPILLED, ARG_WIDE = range(8)
 
@@ -617,6 +623,11 @@ class Timeline:
             found |= kind == np.int8(one)  # eight times as fast as one look into a table
         return found
 
+    def has_kind(self, *kinds: Kind) -> bool:
+        """Whether there is a row of one of the kinds."""
+        wanted = [np.int8(kind) for kind in kinds]
+        return any((self.spans.kind[here] == one).any() for here in _blocks(len(self)) for one in wanted)
+
     def device_work(self) -> npt.NDArray[np.intp]:
         """Rows of kernels, collectives, copies and memsets."""
         return self.rows(*DEVICE_WORK)
@@ -675,23 +686,22 @@ class Timeline:
         Only names of rows in `among` (a kind, or a mask of shape (n,)) are looked at. What a test said of a name is
         kept: the texts of a timeline do not change.
         """
-        if among is None:
-            return self._named(self._told(test, self._used_names()))
-        if isinstance(among, Kind):
-            told = self._told(test, self._used_names(among))
-            few = self._rows_of(among)
-            if few is None:
-                found = self._named(told)
-                found &= self.spans.kind == np.int8(among)
-                return found
-            found = np.zeros(len(self.spans), np.bool_)
-            if told.any():
-                found[few[told.take(self.spans.name.take(few))]] = True
-            return found
+        if among is None or (isinstance(among, Kind) and self._rows_of(among) is None):
+            return self._named(self._told(test, self._used_names(among)), among)
         found = np.zeros(len(self.spans), np.bool_)
+        if isinstance(among, Kind):
+            found[self.named_rows(test, among)] = True
+            return found
         rows = np.flatnonzero(among)
         found[rows[self.match_names_at(test, rows)]] = True
         return found
+
+    def named_rows(self, test: Any, kind: Kind) -> npt.NDArray[Any]:
+        """The rows of `match_names(test, kind)`, ascending; costs what the rows of the kind cost, where these are few."""
+        told, few = self._told(test, self._used_names(kind)), self._rows_of(kind)
+        if few is None:
+            return np.flatnonzero(self._named(told, kind))
+        return few[told.take(self.spans.name.take(few))] if told.any() else few[:0]
 
     def match_names_at(self, test: Any, rows: npt.NDArray[Any]) -> Bool:
         """`test(name)` of the given rows, called once per distinct name of theirs. Shape of `rows`."""
@@ -700,16 +710,18 @@ class Timeline:
         used[names] = True
         return np.asarray(self._told(test, used).take(names), np.bool_)
 
-    def _named(self, table: Bool) -> Bool:
-        """Which rows have a name whose code is set in a table. Shape (n,)."""
-        name, codes = self.spans.name, np.flatnonzero(table)
-        found = np.zeros(len(name), np.bool_)
-        if len(codes) <= _FEW_NAMES:
-            for code in codes.tolist():
-                found |= name == np.int32(code)
-            return found
-        for low in range(0, len(name), _BLOCK):  # an index is widened on the way: not all rows at once
-            found[low : low + _BLOCK] = table.take(name[low : low + _BLOCK])
+    def _named(self, table: Bool, kind: Kind | None) -> Bool:
+        """Which rows (of a kind, if given) have a name whose code is set in a table. Shape (n,)."""
+        found, codes = np.zeros(len(self.spans), np.bool_), np.flatnonzero(table).astype(np.int32)
+        for here in _blocks(len(found)) if len(codes) else ():
+            name, out = self.spans.name[here], found[here]
+            if len(codes) > _FEW_NAMES:
+                np.take(table, name, out=out, mode="clip")  # any other mode copies what it writes
+            else:
+                for code in codes:
+                    out |= name == code
+            if kind is not None:
+                out &= self.spans.kind[here] == np.int8(kind)
         return found
 
     def _told(self, test: Any, used: Bool) -> Bool:
@@ -720,8 +732,8 @@ class Timeline:
             asked, said = np.concatenate([asked, more]), np.concatenate([said, more])
             self._answers[test] = asked, said
         asked, said = asked[: len(used)], said[: len(used)]
-        for code in np.flatnonzero(used & ~asked).tolist():
-            said[code] = bool(test(self.strings[code]))
+        texts, new = self.strings.texts, np.flatnonzero(used & ~asked)
+        said[new] = [bool(test(texts[code])) for code in new.tolist()]
         asked |= used
         return np.asarray(said & used, np.bool_)
 
@@ -729,7 +741,12 @@ class Timeline:
         """Whether each text is the name of a span, or of one of a kind. Shape (texts,)."""
         if kind not in self._names_of:
             used = np.zeros(len(self.strings), np.bool_)
-            used[self.spans.name if kind is None else self.spans.name[self.of_kind(kind)]] = True
+            few = None if kind is None else self._rows_of(kind)
+            if few is not None:
+                used[self.spans.name.take(few)] = True
+            for here in _blocks(len(self.spans)) if few is None else ():
+                name = self.spans.name[here]
+                used[name if kind is None else name[self.spans.kind[here] == np.int8(kind)]] = True
             if kind is not None and not self.spans.is_frozen:
                 return used
             self._names_of[kind] = used
