@@ -129,10 +129,13 @@ def _balance(run: Run, view: DeviceView, calls: Any) -> float:
         total = 0
         for at in range(low, high, _BLOCK):  # small enough to stay in the cache
             part = slice(at, min(at + _BLOCK, high))
-            took = np.minimum(segments.end_ns[part], view.last_ns)
-            took -= np.maximum(segments.start_ns[part], view.first_ns)
-            took *= active.take(segments.row[part])
-            total += int(took.sum())
+            took = segments.end_ns[part] - segments.start_ns[part]
+            total += int(took.dot(active.take(segments.row[part])))
+        if high > low:  # only the first and the last one stick out
+            total -= int(active[segments.row[low]]) * max(view.first_ns - int(segments.start_ns[low]), 0)
+            total -= int(active[segments.row[high - 1]]) * max(
+                int(segments.end_ns[high - 1]) - view.last_ns, 0
+            )
         work = max(work, total)
     return view.busy_ns / (view.busy_ns + work) if view.busy_ns + work else 0.0
 

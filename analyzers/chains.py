@@ -144,7 +144,7 @@ def find_chains(run: Run) -> list[Chain]:
         return []
     kind = kernels.group(work.calls.cost[calls], work.calls.operator[calls])[0]
     code, first = kernels.group(
-        stretch_hashes(kind, start, stop).view(np.int64), stop - start, work.device_of_row[rows[start]],
+        stretch_hashes(kind, start, stop).view(np.int64), stop - start, work.device_of(rows[start]),
         work.phase_of_row[rows[start]],
     )  # fmt: skip
     chains = [
@@ -229,7 +229,7 @@ def _chain(run: Run, rows: Int64) -> Chain:
         operators=tuple(work.calls.texts[int(work.calls.operator[i])] for i in calls),
         kernels=tuple(run.timeline.name(int(r)) for r in rows[0]),
         phase=work.phase_names[int(work.phase_of_row[rows[0, 0]])],
-        device=int(work.device_of_row[rows[0, 0]]),
+        device=int(work.device_of(rows[0, 0])),
         rows=rows,
         total_ns=total,
         bytes=moved * len(rows),

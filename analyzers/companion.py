@@ -181,7 +181,7 @@ class Companion:
 
         run = Run(self.session)
         spans = self.timeline.spans
-        launches = np.flatnonzero(self.timeline.match_names(is_kernel_launch, Kind.RUNTIME))
+        launches = self.timeline.named_rows(is_kernel_launch, Kind.RUNTIME)
         owner = operator_rows(self.timeline, launches)
         codes, values = self.timeline.arg_values("kernel", launches)
         units = []
@@ -298,7 +298,7 @@ def _replays(work: Work) -> Iterator[tuple[int, Rows]]:
     """Graph launches and the kernels each started, in the order they ran."""
     spans = work.timeline.spans
     rows = work.run.whole.rows
-    rows = rows[work.timeline.of_kind(Kind.KERNEL, Kind.COLLECTIVE)[rows]]
+    rows = rows[work.timeline.are_kind(rows, Kind.KERNEL, Kind.COLLECTIVE)]
     launch = spans.launch_row[rows]
     replayed = (launch >= 0) & work.run.is_graph_launch[np.maximum(launch, 0)]
     rows, launch = rows[replayed], launch[replayed]
@@ -321,7 +321,7 @@ def _size(work: Work, step: int) -> int:
     return 0
 
 
-def _token_codes(work: Work, of_row: npt.NDArray[np.int64]) -> dict[int, int]:
+def _token_codes(work: Work, of_row: Int32) -> dict[int, int]:
     """Step number to its index among the token sums; -1 for steps without."""
     out = {-1: -1}
     used = np.flatnonzero(work.run.step_of_row >= 0)

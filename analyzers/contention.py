@@ -80,7 +80,7 @@ def slow_calls(run: Run, track: int) -> npt.NDArray[np.intp]:
     long = (own >= OUTLIER_NS) & (own <= LONGEST_NS)
     up = spans.parent[mine]
     caller = np.where(up >= 0, spans.name[np.maximum(up, 0)], -1)
-    label, first = kernels.group(spans.name[mine], caller, run.shape_codes[mine])
+    label, first = kernels.group(spans.name[mine], caller, run.shape_codes(mine))
     counts = np.bincount(label)
     asked = np.zeros(len(counts), np.bool_)
     asked[label[long]] = True

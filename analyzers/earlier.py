@@ -37,7 +37,7 @@ def earlier_kernels(work: Work, calls: Calls) -> dict[int, int]:
     found: dict[int, int] = {}
     spans = work.timeline.spans
     rows = work.attribution.device_rows
-    rows = rows[work.timeline.of_kind(Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET)[rows]]
+    rows = rows[work.timeline.are_kind(rows, Kind.KERNEL, Kind.MEMCPY, Kind.MEMSET)]
     stretches = []
     for track in kernels.distinct(spans.track[rows]).tolist():
         mine = rows[spans.track[rows] == track]

@@ -61,7 +61,7 @@ class GraphUse:
         """Steps that launched kernels, in order."""
         spans = self.run.timeline.spans
         rows = self.run.whole.rows
-        rows = rows[self.run.timeline.of_kind(Kind.KERNEL, Kind.COLLECTIVE)[rows]]
+        rows = rows[self.run.timeline.are_kind(rows, Kind.KERNEL, Kind.COLLECTIVE)]
         launch = spans.launch_row[rows].astype(np.intp)
         step = self.run.step_of_row[np.maximum(launch, 0)]
         keep = (launch >= 0) & (step >= 0) & self.run.is_steady(spans.start_ns[np.maximum(launch, 0)])

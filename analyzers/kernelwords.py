@@ -42,7 +42,7 @@ def python_of(run: Run, row: int) -> str:
     call = int(run.work.call_of_row[row])
     launch = int(run.timeline.spans.launch_row[row])
     at = int(run.work.calls.op_row[call]) if call >= 0 else launch
-    if at < 0 or (launch >= 0 and run.is_graph_launch[launch]) or run.timeline.of_kind(*DEVICE_WORK)[at]:
+    if at < 0 or (launch >= 0 and run.is_graph_launch[launch]) or run.timeline.spans.kind[at] in DEVICE_WORK:
         return ""
     return run.places.place(at).python
 

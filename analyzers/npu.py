@@ -357,7 +357,7 @@ class Npu:
 
     def _measured_cores(self, number: int) -> CoreCount | None:
         """From the cube's utilisation, which is core time x blocks / (cores x duration), where it comes out whole."""
-        rows = self.rows[self.run.work.device_of_row[self.rows] == number]
+        rows = self.rows[self.run.work.device_of(self.rows) == number]
         rows = rows[self.core[rows] == self.core_names.index(CUBE)]
         time_us, share = self.numbers("aicore_time(us)")[rows], self.numbers("cube_utilization(%)")[rows]
         blocks = self.blocks[rows]
@@ -411,7 +411,7 @@ class Npu:
         core = self.core_of(row)
         if core not in CORES:
             return None
-        known = self.cores.get(int(self.run.work.device_of_row[row]))
+        known = self.cores.get(int(self.run.work.device_of(row)))
         return known.of(core) if known is not None else None
 
     @cached_property
@@ -421,7 +421,7 @@ class Npu:
         Only of kernels on one kind of core with at most as many blocks as cores: with more, core time counts rounds.
         """
         out = np.full(len(self.timeline), np.nan)
-        device = self.run.work.device_of_row[self.rows]
+        device = self.run.work.device_of(self.rows)
         for core, side, time_key in ((CUBE, "aic", "aicore_time(us)"), (VECTOR, "aiv", "aiv_time(us)")):
             for number, count in self.cores.items():
                 rows = self.rows[(self.core[self.rows] == self.core_names.index(core)) & (device == number)]
@@ -464,7 +464,7 @@ class Npu:
             for k in ("Input Shapes", "Input Data Types", "Input Formats")
         }
         code, first = kernels.group(
-            self.types[0][rows], self.core[rows], self.blocks[rows], work.device_of_row[rows], work.phase_of_row[rows],
+            self.types[0][rows], self.core[rows], self.blocks[rows], work.device_of(rows), work.phase_of_row[rows],
             *(codes for codes, _ in lists.values()),
         )  # fmt: skip
         order = np.argsort(code, kind="stable")
@@ -485,7 +485,7 @@ class Npu:
             op_type=self.type_of(head),
             kernel=self.timeline.name(head),
             core=self.core_of(head),
-            device=int(work.device_of_row[head]),
+            device=int(work.device_of(head)),
             phase=work.phase_names[int(work.phase_of_row[head])],
             rows=rows,
             total_ns=int(self.timeline.spans.dur_ns[rows].sum()),

@@ -95,10 +95,12 @@ class Places:
     @cached_property
     def is_user(self) -> npt.NDArray[np.bool_]:
         """Python rows of the user's code, shape (n,)."""
-        codes, files = self.timeline.arg_codes("file")
         named = self.timeline.match_names(
             lambda n: is_user_frame(n) and not is_garbage_collection(n), Kind.PYTHON
         )
+        codes, files = self.timeline.arg_codes("file")
+        if not files:
+            return named
         told = np.array([is_user_file(str(f)) for f in files] + [False], bool)
         return np.asarray(self.is_python & np.where(codes >= 0, told[codes], named), np.bool_)
 
@@ -194,9 +196,8 @@ class Places:
     @cached_property
     def _has_python(self) -> npt.NDArray[np.bool_]:
         """Which tracks hold any Python rows. Shape (tracks,)."""
-        found = np.zeros(len(self.timeline.tracks), np.bool_)
-        found[self.timeline.spans.track[self.is_python]] = True
-        return found
+        tracks = range(len(self.timeline.tracks))
+        return np.array([self.is_python[self.timeline.track_rows(t)].any() for t in tracks], np.bool_)
 
     def operators(self, rows: AnyRows) -> Rows:
         return self.operator_of[rows].astype(np.intp)
@@ -230,8 +231,9 @@ class Places:
         return self._tops(self._is_call)
 
     def _tops(self, mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Rows inside of `mask` whose parent is not. Shape (n,)."""
-        rows = np.flatnonzero(mask)
+        """Operators inside of `mask` whose parent is not. Shape (n,)."""
+        rows = self.timeline.rows(Kind.OPERATOR)
+        rows = rows[mask[rows]]
         up = self.timeline.spans.parent[rows]
         top = np.zeros(len(mask), np.bool_)
         top[rows[(up < 0) | ~mask[up]]] = True
@@ -244,20 +246,22 @@ class Places:
             lambda n: "::" in n and not n.startswith(("autograd::engine", "##")) and " " not in n,
             Kind.OPERATOR,
         )
-        return np.asarray(self.is_operator & named & (self._launches_inside <= FEW_LAUNCHES), np.bool_)
+        named &= self.is_operator
+        named &= self._launches_inside() <= FEW_LAUNCHES
+        return named
 
-    @cached_property
-    def _launches_inside(self) -> Int32:
-        """How many kernel launches each host row holds, by correlation of work on the device. Shape (n,)."""
-        spans = self.timeline.spans
-        out = np.zeros(len(spans), np.int32)
+    def _launches_inside(self) -> npt.NDArray[np.uint8]:
+        """How many kernel launches each host row holds, by correlation of work on the device; of more than
+        `FEW_LAUNCHES` only that they are more. Shape (n,)."""
+        spans, many = self.timeline.spans, FEW_LAUNCHES + 1
+        out = np.zeros(len(spans), np.uint8)
         at = kernels.distinct(spans.launch_row[self.timeline.rows(Kind.KERNEL)])
         at = at[at >= 0]
         inside = np.ones(len(at), np.int64)
         while len(at):
             code, first = kernels.group(at)  # the higher up, the fewer are left
-            at, inside = at[first], kernels.sums(code, inside)
-            out[at] += inside
+            at, inside = at[first], np.minimum(kernels.sums(code, inside), many)
+            out[at] = np.minimum(out[at] + inside, many)
             at = spans.parent[at]
             at, inside = at[at >= 0], inside[at >= 0]
         return out

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -88,18 +89,16 @@ class Run:
     def has(self) -> frozenset[str]:
         """Which of NEEDS_TEXT this session offers."""
         tests: dict[str, Callable[[], bool]] = {
-            "host": lambda: bool(self.timeline.of_kind(*kinds.HOST_CALLS, Kind.ANNOTATION).any()),
+            "host": lambda: self.timeline.has_kind(*kinds.HOST_CALLS, Kind.ANNOTATION),
             "device": lambda: len(self.whole.rows) > 0,
             "launches": lambda: bool((self.timeline.spans.launch_row[self.whole.rows] >= 0).any()),
-            "operators": lambda: bool(self.timeline.of_kind(Kind.OPERATOR).any()),
+            "operators": lambda: self.timeline.has_kind(Kind.OPERATOR),
             "shapes": lambda: (
                 "Input Dims" in self.timeline.args.keys or "Input Shapes" in self.timeline.args.keys
             ),
             "steps": lambda: len(self.steps) > 0,
             "chip": lambda: len(self.chips) > 0,
-            "host_code": lambda: bool(
-                self.timeline.of_kind(Kind.PYTHON, Kind.OPERATOR, Kind.ANNOTATION).any()
-            ),
+            "host_code": lambda: self.timeline.has_kind(Kind.PYTHON, Kind.OPERATOR, Kind.ANNOTATION),
         }
         return frozenset(name for name, test in tests.items() if test())
 
@@ -252,7 +251,7 @@ class Run:
             own = flatten(self.timeline, track)
             samples = self.places.samples(track)
             if samples is not None and len(samples.row):
-                own = filled(own, self.timeline.of_kind(Kind.ANNOTATION)[own.row], samples)
+                own = filled(own, self.timeline.are_kind(own.row, Kind.ANNOTATION), samples)
             self._segments[track] = own
         return self._segments[track]
 
@@ -269,11 +268,17 @@ class Run:
     @cached_property
     def is_launch(self) -> npt.NDArray[np.bool_]:
         """Host rows that started device work, by link, or that start kernels by their name. Shape (n,)."""
-        spans = self.timeline.spans
-        linked = np.zeros(len(spans), bool)
-        linked[spans.launch_row[spans.launch_row >= 0]] = True
-        linked &= self.timeline.of_kind(Kind.RUNTIME)
+        linked = self.timeline.of_kind(Kind.RUNTIME)
+        linked &= self._is_linked
         linked |= self.is_named_launch
+        return linked
+
+    @cached_property
+    def _is_linked(self) -> npt.NDArray[np.bool_]:
+        """Rows that others name as their launch. Shape (n,)."""
+        launch = self.timeline.spans.launch_row
+        linked = np.zeros(len(launch), bool)
+        linked[launch[launch >= 0]] = True
         return linked
 
     @cached_property
@@ -316,40 +321,29 @@ class Run:
         """Runtime rows in which the program waits for the device (`waits.is_wait`). Shape (n,)."""
         return waits.is_wait(self)
 
-    @cached_property
-    def copy_device_ns(self) -> Int64:
-        """What the copies that a call started, or waits for, took on the device. Shape (n,)."""
-        spans = self.timeline.spans
-        copies = self.timeline.rows(Kind.MEMCPY)
-        copies = copies[self.copy_waiters[copies] >= 0]
-        out = np.zeros(len(spans), np.int64)
-        np.add.at(out, self.copy_waiters[copies], spans.dur_ns[copies])
-        return out
+    def copies_of(self, calls: npt.NDArray[np.intp]) -> tuple[Int64, Int64]:
+        """What the copies that each of some calls (ascending) started, or waits for, took on the device, and how many
+        bytes they moved, 0 where not told. Both of the shape of `calls`."""
+        copies, waiter = self.copy_waiters
+        at = np.searchsorted(calls, waiter)
+        mine = np.append(calls, -1)[at] == waiter
+        copies, at = copies[mine], at[mine]
+        took, moved = np.zeros(len(calls), np.int64), np.zeros(len(calls), np.int64)
+        np.add.at(took, at, self.timeline.spans.dur_ns[copies])
+        np.add.at(moved, at, np.maximum(self.timeline.arg_ints_at("bytes", copies, 0), 0))
+        return took, moved
 
     @cached_property
-    def copy_waiters(self) -> Int32:
-        """For each copy the host row that waits for it (`waits.copy_waiters`). Shape (n,)."""
+    def copy_waiters(self) -> tuple[npt.NDArray[np.intp], Int32]:
+        """The copies that a known call started, ascending, and for each the host row that waits for it
+        (`waits.copy_waiters`)."""
         return waits.copy_waiters(self)
-
-    @cached_property
-    def copy_bytes(self) -> Int64:
-        """Bytes that the copies a call started moved, 0 where not told. Shape (n,)."""
-        spans = self.timeline.spans
-        copies = self.timeline.rows(Kind.MEMCPY)
-        copies = copies[self.copy_waiters[copies] >= 0]
-        out = np.zeros(len(spans), np.int64)
-        if len(copies):
-            np.add.at(
-                out, self.copy_waiters[copies], np.maximum(self.timeline.arg_ints_at("bytes", copies, 0), 0)
-            )
-        return out
 
     def let_go(self) -> None:
         """Drop what only rules ask for, once they have: it is worked out again if anyone asks once more."""
         self._segments.clear()
         self._blocks.clear()
-        for name in ("copy_waiters", "copy_device_ns", "copy_bytes", "shape_codes", "places", "host_causes",
-                     "idle_index", "place_codes"):  # fmt: skip
+        for name in ("copy_waiters", "places", "host_causes", "idle_index", "place_codes"):
             self.__dict__.pop(name, None)
 
     def wait_blocks(self, track: int) -> waits.WaitBlocks:
@@ -400,13 +394,12 @@ class Run:
             self._contention[track] = contention.stolen_time(self, track)
         return self._contention[track]
 
-    @cached_property
-    def shape_codes(self) -> npt.NDArray[np.int32]:
-        """A number per distinct input shapes of operators, -1 where none were recorded. Shape (n,)."""
+    def shape_codes(self, rows: npt.NDArray[np.intp]) -> Int32:
+        """A number per distinct input shapes of some operators, -1 where none were recorded. Shape of `rows`."""
         for key in ("Input Dims", "Input dims", "Input Shapes"):
             if key in self.timeline.args.keys:
-                return self.timeline.arg_codes(key)[0]
-        return np.full(len(self.timeline), -1, np.int32)
+                return self.timeline.arg_values(key, rows)[0]
+        return np.full(len(rows), -1, np.int32)
 
     def captures(self, track: int) -> IntervalSet:
         """When a thread recorded launches into a graph instead of running them.
@@ -425,7 +418,7 @@ class Run:
     def _capture_calls(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
         """Rows of the calls that begin and that end a capture."""
         begins, ends = (
-            np.flatnonzero(self.timeline.match_names(test, Kind.RUNTIME))
+            self.timeline.named_rows(test, Kind.RUNTIME)
             for test in (hostwords.is_capture_begin, hostwords.is_capture_end)
         )
         return begins, ends
@@ -459,22 +452,21 @@ class Run:
     @cached_property
     def lost_launches(self) -> npt.NDArray[np.intp]:
         """Rows that launched kernels by their name, outside of captures, but left no device record."""
-        spans = self.timeline.spans
-        named = self.is_named_launch & ~self.is_capturing
-        used = np.zeros(len(spans), bool)
-        used[spans.launch_row[spans.launch_row >= 0]] = True
-        # one launch may be told twice, by the runtime and by the driver below it
-        up = kernels.distinct(spans.parent[np.flatnonzero(named & used)])
-        while len(up := up[up >= 0]):
+        spans, calls = self.timeline.spans, self.timeline.rows(Kind.RUNTIME)
+        used, named = self._is_linked.copy(), calls[self.is_named_launch[calls] & ~self.is_capturing[calls]]
+        # one launch may be told twice, by the runtime and by the driver below it; what is below a call follows it
+        following = np.minimum(calls + 1, len(spans) - 1)
+        up = kernels.distinct(spans.parent[named[used[named]]])
+        while (spans.parent[following] == calls).any() and len(up := up[up >= 0]):
             used[up] = True
             up = kernels.distinct(spans.parent[up])
-        rows = np.flatnonzero(named & ~used)
+        rows = named[~used[named]]
         if len(rows) == 0:
             return rows
-        rows = rows[self.places.nearest(spans.parent[rows].astype(np.intp), named & used) < 0]
-        told = np.concatenate(
-            [np.flatnonzero(used & (spans.kind == Kind.RUNTIME)), self.timeline.device_work()]
-        )
+        mask = np.zeros(len(spans), bool)
+        mask[named[used[named]]] = True
+        rows = rows[self.places.nearest(spans.parent[rows].astype(np.intp), mask) < 0]
+        told = np.concatenate([calls[used[calls]], self.timeline.device_work()])
         linked = spans.correlation[told]
         return rows[kernels.join(linked, spans.correlation[rows], NO_ID + 1) < 0]  # no id is one, too
 
@@ -488,7 +480,7 @@ class Run:
             mine = counts[rows]
             if mine.any():
                 begins.append(int(spans.start_ns[rows.start + int(np.argmax(mine))]))  # rows are by start
-                ends.append(int(spans.end_at(rows)[mine].max()))
+                ends.append(int(np.max(spans.end_at(rows), where=mine, initial=begins[-1])))
         return (min(begins), max(ends)) if begins else (0, 0)
 
     # -- steps -------------------------------------------------------------------------------------
@@ -498,7 +490,7 @@ class Run:
         return find_steps(self.timeline)
 
     @cached_property
-    def step_of_row(self) -> Int32:
+    def step_of_row(self) -> npt.NDArray[np.signedinteger[Any]]:
         """The index into `steps` of each row's step, or -1. Shape (n,)."""
         return step_of_device_rows(self.timeline, self.steps)
 

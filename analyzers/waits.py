@@ -76,7 +76,7 @@ def wait_blocks(run: Run, track: int) -> WaitBlocks:
     around = run.places.calling_operators(waits)
     outer = np.where(around >= 0, around, waits)
     start, end = spans.start_ns[outer], np.maximum(spans.end_at(outer), spans.end_at(waits))
-    launches = rows.start + np.flatnonzero((run.is_launch & ~run.is_copy_call)[rows])
+    launches = rows.start + np.flatnonzero(run.is_launch[rows] & ~run.is_copy_call[rows])
     waited = np.zeros(len(spans) + 1, np.bool_)  # the last is for no operator
     waited[outer] = True
     launches = launches[~waited[run.places.calling_operators(launches)]]
@@ -89,6 +89,7 @@ def wait_blocks(run: Run, track: int) -> WaitBlocks:
     row = _longest(waits, spans.dur_ns[waits], block, len(at))
     operator, frame = run.places.calling_operators(row), run.places.user_frames(row)
     key, repeats = _keys(run, row, operator, frame)
+    copy_ns, copy_bytes = run.copies_of(waits)
     return WaitBlocks(
         track=track,
         start_ns=start[at],
@@ -97,9 +98,9 @@ def wait_blocks(run: Run, track: int) -> WaitBlocks:
         row=row,
         operator=operator,
         frame=frame,
-        copy_ns=kernels.sums(block, run.copy_device_ns[waits], len(at)),
-        longest_copy_ns=_most(run.copy_device_ns[waits], block, len(at)),
-        copy_bytes=kernels.sums(block, np.maximum(run.copy_bytes[waits], 0), len(at)),
+        copy_ns=kernels.sums(block, copy_ns, len(at)),
+        longest_copy_ns=_most(copy_ns, block, len(at)),
+        copy_bytes=kernels.sums(block, copy_bytes, len(at)),
         key=key,
         repeats=repeats,
         once_a_step=_once_a_step(run, row, operator, key),
@@ -196,32 +197,32 @@ def is_wait(run: Run) -> Bool:
     copies = copies[spans.launch_row[copies] >= 0]
     call = spans.launch_row[copies].astype(np.intp)
     done = spans.end_at(call) >= spans.end_at(copies)
-    covers = np.zeros(len(spans), bool)
-    covers[call[done]] = True
     # a pinned, asynchronous copy of some bytes may happen to end before its call returns
-    covers &= run.is_copy_call & (blocking | (spans.dur_ns >= COPY_NS))
-    return (run.is_sync | blocking | covers) & ~run.is_profiler_sync
+    done &= run.is_copy_call[call] & (spans.dur_ns[call] >= COPY_NS)
+    waits = run.is_sync | blocking
+    waits[call[done]] = True
+    waits &= ~run.is_profiler_sync
+    return waits
 
 
-def copy_waiters(run: Run) -> Int32:
-    """For each copy the host row that waits for it: the call that started it, or, where that returns at once (or a
+def copy_waiters(run: Run) -> tuple[Rows, Int32]:
+    """The copies that a known call started, ascending, and for each the host row that waits for it: the call that started it, or, where that returns at once (or a
     task queue makes it on another thread), the synchronising call that its operator makes next: what `tensor.to(device)`
-    does on an NPU. Shape (n,), -1 for what is no copy or was not started by a known call."""
+    does on an NPU."""
     timeline, spans = run.timeline, run.timeline.spans
     copies = timeline.rows(Kind.MEMCPY)
-    copies = copies[spans.launch_row[copies] >= 0]
-    out = np.full(len(spans), -1, np.int32)
-    out[copies] = spans.launch_row[copies]
-    own = spans.end_at(out[copies]) >= spans.end_at(copies)
-    copies = copies[~own & (spans.dur_ns[copies] >= COPY_NS)]
-    asked = submitters(spans, out[copies].astype(np.intp))
+    found = copies[spans.launch_row[copies] >= 0]
+    waiter = spans.launch_row[found]
+    own = spans.end_at(waiter) >= spans.end_at(found)
+    late = np.flatnonzero(~own & (spans.dur_ns[found] >= COPY_NS))
+    asked = submitters(spans, waiter[late].astype(np.intp))
     syncs = np.flatnonzero(run.is_sync)
     at = np.searchsorted(syncs, asked)  # rows of one thread are by start
-    copies, asked, at = (x[at < len(syncs)] for x in (copies, asked, at))
+    late, asked, at = (x[at < len(syncs)] for x in (late, asked, at))
     sync = syncs[at]
     operator = run.places.operators(sync)
     same = (operator >= 0) & (spans.track[sync] == spans.track[asked])
     same &= spans.start_ns[np.maximum(operator, 0)] <= spans.start_ns[asked]
-    same &= spans.end_at(sync) >= spans.end_at(copies)
-    out[copies[same]] = sync[same]
-    return out
+    same &= spans.end_at(sync) >= spans.end_at(found[late])
+    waiter[late[same]] = sync[same]
+    return found, waiter

@@ -22,6 +22,7 @@ from stallscope.analyzers.models.family import Family
 from stallscope.analyzers.models.roofline import RooflinePoint, roofline
 from stallscope.analyzers.pipes import Pipes, with_bytes, with_pipes
 from stallscope.profiler import kernels
+from stallscope.profiler.device import device_keys
 from stallscope.profiler.kinds import DEVICE_WORK, Kind
 from stallscope.profiler.light import dataclass
 from stallscope.profiler.notes import Note
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from stallscope.analyzers.run import Run
 
 Rows = npt.NDArray[np.intp]
+Codes = npt.NDArray[np.signedinteger[Any]]
 T = TypeVar("T")
 
 SHAPES_SHOWN = 160
@@ -116,17 +118,17 @@ class Work:
         self.companion = companion
 
     @cached_property
-    def tokens(self) -> tuple[list[StepTokens], npt.NDArray[np.int64]]:
+    def tokens(self) -> tuple[list[StepTokens], Int32]:
         """Token sums of engine steps, and per row which of them it belongs to (-1 none)."""
         sums: list[StepTokens] = []
-        of_step = np.full(len(self.run.steps) + 1, -1, np.int64)
+        of_step = np.full(len(self.run.steps) + 1, -1, np.int32)
         for i, step in enumerate(self.run.steps):
             told = step_tokens(step.facts)
             if told is not None:
                 of_step[i] = len(sums)
                 sums.append(told)
         if not sums:
-            return sums, np.broadcast_to(np.int64(-1), len(self.timeline))
+            return sums, np.broadcast_to(np.int32(-1), len(self.timeline))
         return sums, of_step[self.run.step_of_row]
 
     @cached_property
@@ -169,28 +171,30 @@ class Work:
         launch = spans.launch_row[rows]
         return np.asarray(spans.start_ns[np.where(launch >= 0, launch, rows)], np.int64)
 
+    def device_of(self, rows: Any) -> Any:
+        """The device number of a row of device work, or of several. Shape of `rows`."""
+        return self._device_of_track[self.timeline.spans.track[rows]]
+
     @cached_property
-    def device_of_row(self) -> Int32:
-        """The device number of each row of device work, else -1. Shape (n,)."""
-        out = np.full(len(self.timeline), -1, np.int32)
-        for number, view in self.run.devices.items():
-            out[view.rows] = number
-        return out
+    def _device_of_track(self) -> Int64:
+        return device_keys(self.timeline)
 
     @cached_property
     def phase_names(self) -> list[str]:
         return [*dict.fromkeys(s.phase for s in self.run.steps), ""]
 
     @cached_property
-    def phase_of_row(self) -> Int32:
-        """An index into `phase_names` per row. Shape (n,)."""
-        codes = [self.phase_names.index(s.phase) for s in self.run.steps] + [len(self.phase_names) - 1]
-        out = np.array(codes, np.int32)[self.run.step_of_row]
+    def phase_of_row(self) -> Codes:
+        """An index into `phase_names` per row of device work, that of "" for other rows. Shape (n,)."""
+        rows, none = self.attribution.device_rows, len(self.phase_names) - 1
+        codes = [self.phase_names.index(s.phase) for s in self.run.steps] + [none]
+        out = np.full(len(self.timeline), none, kernels.code_type(len(codes)))
+        out[rows] = np.array(codes)[self.run.step_of_row[rows]]
         if self.earlier:
             out[list(self.earlier)] = out[list(self.earlier.values())]
-        return self._between_linked(np.asarray(out))
+        return self._between_linked(out)
 
-    def _between_linked(self, phase: Int32) -> Int32:
+    def _between_linked(self, phase: Codes) -> Codes:
         """Work whose launch was lost is of the phase of what was launched before and after it on its stream."""
         spans, none = self.timeline.spans, len(self.phase_names) - 1
         rows = self.attribution.device_rows
@@ -237,7 +241,7 @@ class Work:
             return []
         longest = calls.longest[steady]
         code, first = kernels.group(
-            calls.operator[steady], calls.cost[steady], spans.name[longest], self.device_of_row[longest],
+            calls.operator[steady], calls.cost[steady], spans.name[longest], self.device_of(longest),
             self.phase_of_row[longest], np.where(calls.cost[steady] >= 0, -1, calls.shapes[steady]),
         )  # fmt: skip
         members = _members(steady, code)
@@ -253,7 +257,7 @@ class Work:
         longest = int(calls.longest[head])
         total = int(calls.duration_ns[members].sum())
         cost = calls.costs[int(calls.cost[head])] if calls.cost[head] >= 0 else None
-        device, kernel = int(self.device_of_row[longest]), self.timeline.name(longest)
+        device, kernel = int(self.device_of(longest)), self.timeline.name(longest)
         chip, rows = self.run.chips.get(device), _ranges(calls.rows, calls.starts, members)
         cores = self.run.npu.cores_of(longest) or (chip.cores if chip is not None else None)
         pipes = self.run.npu.pipes(rows[self.timeline.spans.name[rows] == self.timeline.spans.name[longest]])
@@ -294,7 +298,7 @@ class Work:
         if len(rows) == 0:
             return []
         spans = self.timeline.spans
-        code, _ = kernels.group(spans.name[rows], self.device_of_row[rows], self.phase_of_row[rows])
+        code, _ = kernels.group(spans.name[rows], self.device_of(rows), self.phase_of_row[rows])
         out = []
         for mine in _members(rows, code):
             head = int(mine[0])
@@ -304,7 +308,7 @@ class Work:
                     kernel=self.timeline.name(head),
                     shapes="",
                     phase=self.phase_names[int(self.phase_of_row[head])],
-                    device=int(self.device_of_row[head]),
+                    device=int(self.device_of(head)),
                     family=FAMILIES[int(self.family_of_row[head])],
                     calls=len(mine),
                     total_ns=int(spans.dur_ns[mine].sum()),
@@ -411,18 +415,18 @@ def _own_calls(timeline: Timeline, found: Attribution) -> Calls:
             texts.append(text)
         return codes[text]
 
-    names, at = np.unique(timeline.spans.name[found.op_rows], return_inverse=True)
+    names, at, _ = kernels.ranked(timeline.spans.name[found.op_rows])
     name_code = np.array([code(timeline.strings[int(n)]) for n in names] or [0], np.int32)
     # a kernel table tells the operator's type beside the kernel's long name
     types, type_values = timeline.arg_values("Type", found.op_rows)
-    is_kernel = timeline.of_kind(*DEVICE_WORK)[found.op_rows]
+    is_kernel = timeline.are_kind(found.op_rows, *DEVICE_WORK)
     type_code = np.array([code(str(v)) for v in type_values] or [0], np.int32)
     shape_code = np.full(len(found.op_rows), -1, np.int32)
     for key in ("Input Dims", "Input dims", "Input Shapes"):
         mine, values = timeline.arg_values(key, found.op_rows)
         known = np.array([code(shown_shapes(v)) for v in values] or [0], np.int32)
         shape_code = np.where(mine >= 0, known[mine], shape_code).astype(np.int32)
-    operator = name_code[np.asarray(at).reshape(-1)] if len(found.op_rows) else np.zeros(0, np.int32)
+    operator = name_code[at] if len(found.op_rows) else np.zeros(0, np.int32)
     operator = np.where(is_kernel & (types >= 0), type_code[types], operator).astype(np.int32)
     return Calls(
         texts, found.costs, operator, shape_code, found.cost_code, found.longest, found.duration_ns, found.op_rows,

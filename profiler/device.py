@@ -203,12 +203,13 @@ def device_views(timeline: Timeline) -> dict[int, DeviceView]:
     rows = timeline.device_work()
     if len(rows) == 0:
         return {}
-    keys = _device_keys(timeline)
+    keys = device_keys(timeline)
     of_row = keys[timeline.spans.track[rows]]
     return {int(d): DeviceView(timeline, int(d), rows[of_row == d]) for d in kernels.distinct(of_row)}
 
 
-def _device_keys(timeline: Timeline) -> Int64:
+def device_keys(timeline: Timeline) -> Int64:
+    """The key in `device_views` of what runs on each track. Shape (tracks,), at least 1."""
     ranks = {t.rank for t in timeline.tracks if t.role == "device"}
     many = len(ranks) > 1
     return np.array(
@@ -221,7 +222,7 @@ def rank_labels(timeline: Timeline) -> dict[int, str]:
     tracks = [t for t in timeline.tracks if t.role == "device"]
     if len({t.rank for t in tracks}) < 2:
         return {}
-    keys = _device_keys(timeline)
+    keys = device_keys(timeline)
     return {
         int(keys[i]): f"rank {max(t.rank, 0)} device {max(t.device, 0)}"
         for i, t in enumerate(timeline.tracks)
@@ -240,6 +241,7 @@ __all__ = [
     "GAP_CLASSES",
     "DeviceView",
     "Gaps",
+    "device_keys",
     "device_views",
     "rank_labels",
     "whole_view",

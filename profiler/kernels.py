@@ -300,6 +300,11 @@ def replay(
     return out
 
 
+def code_type(count: int) -> type[np.signedinteger[Any]]:
+    """The narrowest type for codes from -1 up to `count`: a page of memory costs more than what is done to it."""
+    return np.int8 if count < 1 << 7 else np.int16 if count < 1 << 15 else np.int32
+
+
 def mapped(
     table: npt.NDArray[Any], codes: npt.NDArray[Any], out: npt.NDArray[Any] | None = None
 ) -> npt.NDArray[Any]:

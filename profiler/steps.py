@@ -31,6 +31,7 @@ from stallscope.profiler.step_names import PHASES, Confidence, Level, StepName, 
 from stallscope.profiler.timeline import Int64, Timeline, Track
 
 Rows = npt.NDArray[np.intp]
+Codes = npt.NDArray[np.signedinteger[Any]]
 Mask = npt.NDArray[np.bool_]
 
 
@@ -518,7 +519,7 @@ def _numbered(steps: list[Step]) -> list[Step]:
 # -- which step a row belongs to -------------------------------------------------------------------
 
 
-def step_of_device_rows(timeline: Timeline, steps: list[Step]) -> npt.NDArray[np.int32]:
+def step_of_device_rows(timeline: Timeline, steps: list[Step]) -> Codes:
     """For each row the index into `steps` of the step that launched it, or -1. Shape (n,).
 
     Host rows belong to the step they start in; device work to the step in which its launch started. A
@@ -526,7 +527,7 @@ def step_of_device_rows(timeline: Timeline, steps: list[Step]) -> npt.NDArray[np
     device's clock own the device work that starts in them.
     """
     spans = timeline.spans
-    out = np.full(len(spans), -1, dtype=np.int32)
+    out = np.full(len(spans), -1, kernels.code_type(len(steps)))
     if not steps:
         return out
     work = timeline.of_kind(*DEVICE_WORK)
@@ -571,7 +572,7 @@ def _tracks_by_steps(steps: list[Step]) -> list[int]:
     return sorted(count, key=lambda t: (-count[t], t))
 
 
-def _assign(out: npt.NDArray[np.int32], asks: Mask, when: Int64, steps: list[Step], mine: list[int]) -> None:
+def _assign(out: Codes, asks: Mask, when: Int64, steps: list[Step], mine: list[int]) -> None:
     """Give rows that ask, and have no step yet, the one of `mine` (by start, not overlapping) they are in."""
     starts = np.array([steps[i].start_ns for i in mine], dtype=np.int64)
     ends = np.array([steps[i].end_ns for i in mine], dtype=np.int64)
@@ -580,9 +581,7 @@ def _assign(out: npt.NDArray[np.int32], asks: Mask, when: Int64, steps: list[Ste
     out[inside] = np.array(mine, np.int32)[at[inside]]
 
 
-def _assign_sorted(
-    out: npt.NDArray[np.int32], asks: Mask, when: Int64, steps: list[Step], mine: list[int]
-) -> None:
+def _assign_sorted(out: Codes, asks: Mask, when: Int64, steps: list[Step], mine: list[int]) -> None:
     """As `_assign`, for moments in order: the steps are looked for among them, not each moment among the steps."""
     starts = np.array([steps[i].start_ns for i in mine], dtype=np.int64)
     ends = np.array([steps[i].end_ns for i in mine], dtype=np.int64)

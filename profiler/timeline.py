@@ -623,6 +623,14 @@ class Timeline:
             found |= kind == np.int8(one)  # eight times as fast as one look into a table
         return found
 
+    def are_kind(self, rows: npt.NDArray[Any], *kinds: Kind) -> Bool:
+        """The same of the given rows. Shape of `rows`."""
+        kind = self.spans.kind.take(rows)
+        found = np.zeros(len(kind), np.bool_)
+        for one in kinds:
+            found |= kind == np.int8(one)
+        return found
+
     def has_kind(self, *kinds: Kind) -> bool:
         """Whether there is a row of one of the kinds."""
         wanted = [np.int8(kind) for kind in kinds]
@@ -666,11 +674,11 @@ class Timeline:
         codes, values = self.args.codes(key, self._sources())
         return codes[self.spans.source], values
 
-    def has_arg(self, key: str) -> Bool:
-        """Whether each row has an argument, shape (n,); decodes nothing."""
+    def have_arg(self, key: str, rows: npt.NDArray[Any]) -> Bool:
+        """Whether each of the given rows has an argument, shape (k,); decodes nothing."""
         if key not in self.args.keys:
-            return np.zeros(len(self), np.bool_)
-        return self.args.has(key, self._sources())[self.spans.source]
+            return np.zeros(len(rows), np.bool_)
+        return self.args.has(key, self._sources()).take(self.spans.source.take(rows))
 
     def arg_values(self, key: str, rows: npt.NDArray[Any]) -> tuple[Int32, list[Any]]:
         """A code per given row (-1 none), shape (k,), and the distinct decoded values among them."""

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from stallscope.analyzers.models.call import Cost, StepTokens
 from stallscope.analyzers.models.cost import estimate, estimate_kernel_row
 from stallscope.analyzers.models.family import Family, kernel_family
-from stallscope.profiler.kernels import group, nearest
+from stallscope.profiler.kernels import group, nearest, ranked
 from stallscope.profiler.kinds import Kind, is_graph_launch
 from stallscope.profiler.light import dataclass
 from stallscope.profiler.timeline import Int32, Int64, Timeline
@@ -99,10 +99,10 @@ class Attribution:
 def operator_rows(timeline: Timeline, rows: npt.NDArray[Any]) -> Int32:
     """The innermost operator with shapes at or above each of some rows, -1 for none. Shape of `rows`."""
     parent = timeline.spans.parent
+    operators = timeline.rows(Kind.OPERATOR)
     with_shapes = np.zeros(len(timeline), dtype=bool)
     for key in _SHAPES:
-        with_shapes |= timeline.has_arg(key)
-    with_shapes &= timeline.of_kind(Kind.OPERATOR)
+        with_shapes[operators] |= timeline.have_arg(key, operators)
     return nearest(parent, with_shapes, rows).astype(np.int32)
 
 
@@ -117,7 +117,7 @@ def attribute(
     spans = timeline.spans
     device = timeline.device_work()
     owner = _owners(timeline, device)
-    own_shapes = timeline.has_arg("Input Shapes")[device]
+    own_shapes = timeline.have_arg("Input Shapes", device)
     # a kernel tells its shapes better than an operator that no call, only an arrow, ties it to
     launch = spans.launch_row[device]
     loose = (owner < 0) | ((launch >= 0) & (spans.kind[np.maximum(launch, 0)] == Kind.OPERATOR))
@@ -125,7 +125,9 @@ def attribute(
     at = np.flatnonzero(by >= 0)
     # by call, then by duration, so that the last of each group is its longest
     at = at[np.lexsort((spans.dur_ns[device[at]], by[at]))]
-    op_rows, first = np.unique(by[at], return_index=True)
+    by = by[at]
+    first = np.flatnonzero(np.append(True, by[1:] != by[:-1])) if len(by) else np.zeros(0, np.intp)
+    op_rows = by[first]
     starts = np.append(first, len(at)).astype(np.int64)
     grouped = device[at].astype(np.int64)
     durations = np.add.reduceat(spans.dur_ns[grouped], first) if len(at) else np.zeros(0, np.int64)
@@ -176,10 +178,9 @@ def _owners(timeline: Timeline, device: npt.NDArray[np.intp]) -> Int32:
 
 def _families(timeline: Timeline, device: npt.NDArray[np.intp]) -> npt.NDArray[np.int8]:
     """Per device span the family that its kind or name tells, as an index into FAMILIES."""
-    names = timeline.spans.name[device]
-    used, inverse = np.unique(names, return_inverse=True)
+    used, inverse, _ = ranked(timeline.spans.name[device])
     table = np.array([FAMILIES.index(kernel_family(timeline.strings[int(n)])) for n in used], np.int8)
-    family = table[inverse.reshape(-1)] if len(used) else np.zeros(0, np.int8)
+    family = table[inverse] if len(used) else np.zeros(0, np.int8)
     kind = timeline.spans.kind[device]
     family[(kind == Kind.MEMCPY) | (kind == Kind.MEMSET)] = FAMILIES.index(Family.COPY)
     family[kind == Kind.COLLECTIVE] = FAMILIES.index(Family.COLLECTIVE)

@@ -71,7 +71,9 @@ def _device(run: Run, account: IdleAccount, limits: Limits) -> Iterator[tuple[Fi
     pieces, spans = account.pieces, run.timeline.spans
     found = found.where(run.idle_index[account.view.device].steady[pieces.gap[found.chosen]])
     copies = account.view.rows[account.view.kind == Kind.MEMCPY]
-    calls = run.copy_waiters[copies]
+    known, waiter = run.copy_waiters
+    at = np.searchsorted(known, copies)
+    calls = np.where(np.append(known, -1)[at] == copies, np.append(waiter, -1)[at], -1)
     exposed = intervals.covered(account.view.exposed_memcpy, spans.start_ns[copies], spans.end_at(copies))
     for track in kernels.distinct(spans.track[calls[calls >= 0]]).tolist():
         blocks = run.wait_blocks(track)

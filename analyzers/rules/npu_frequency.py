@@ -70,7 +70,7 @@ def check(run: Run, limits: Limits) -> Iterator[Finding]:
 
 def _clocks(run: Run, number: int) -> tuple[Rows, Floats]:
     """The kernels on cores of a device and the clock of each in MHz, NaN where not known."""
-    rows = run.work.device_rows[run.work.device_of_row[run.work.device_rows] == number]
+    rows = run.work.device_rows[run.work.device_of(run.work.device_rows) == number]
     rows = rows[run.npu.is_core_task[rows]]
     mhz = run.npu.clock_mhz[rows]
     unknown = ~np.isfinite(mhz)

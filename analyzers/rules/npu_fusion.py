@@ -96,7 +96,7 @@ def _found(run: Run) -> list[Found]:
             continue
         if not sizes.pass_on(start, end):
             continue
-        phase, device = work.phase_names[int(phases[0])], int(work.device_of_row[mine[0]])
+        phase, device = work.phase_names[int(phases[0])], int(work.device_of(mine[0]))
         _add(
             found.setdefault((pattern.fused, phase, device), Found(pattern, phase)), mine, spans.dur_ns[mine]
         )
