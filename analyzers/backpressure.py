@@ -122,6 +122,7 @@ def _balance(run: Run, view: DeviceView, calls: Any) -> float:
     active = run.timeline.of_kind(*HOST_CALLS)
     active &= ~run.is_wait
     active &= ~run.places.is_waiting
+    active = np.append(active, False)  # what row -1 finds
     for track in kernels.distinct(run.timeline.spans.track[calls]).tolist():
         segments = run.segments(track)
         low = int(np.searchsorted(segments.end_ns, view.first_ns, side="right"))

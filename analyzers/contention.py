@@ -108,7 +108,8 @@ def _long(segments: Segments) -> npt.NDArray[np.intp]:
     found = []
     for low in range(0, len(segments.row), _BLOCK):  # small enough to stay in the cache
         part = slice(low, low + _BLOCK)
-        found.append(low + np.flatnonzero(segments.end_ns[part] - segments.start_ns[part] >= HANDED_NS))
+        long = segments.end_ns[part] - segments.start_ns[part] >= HANDED_NS
+        found.append(low + np.flatnonzero(long & (segments.row[part] >= 0)))
     return np.concatenate(found) if found else np.zeros(0, np.intp)
 
 
@@ -134,8 +135,12 @@ def _handed_over(
 ) -> IntervalSet:
     """Stays in Python after a call, all of them beside another thread's Python, that ended as that thread's did."""
     stays = code[code > 0]
-    called = run.timeline.spans.kind[segments.row[stays - 1]] == Kind.RUNTIME
-    called &= segments.start_ns[stays] - segments.end_ns[stays - 1] <= HANDED_TOLERANCE_NS
+    before = stays - 1
+    before -= (
+        segments.row[before] < 0
+    )  # no two without an owner follow each other, nor is the first one without
+    called = run.timeline.spans.kind[segments.row[before]] == Kind.RUNTIME
+    called &= segments.start_ns[stays] - segments.end_ns[before] <= HANDED_TOLERANCE_NS
     stays = stays[called]
     start, end = segments.start_ns[stays], segments.end_ns[stays]
     beside = intervals.covered(others, start, end) >= end - start - HANDED_TOLERANCE_NS
@@ -188,7 +193,7 @@ def _outliers(run: Run, segments: Segments, usable: npt.NDArray[np.intp], factor
         return EMPTY
     asked = np.zeros(len(run.timeline.strings), np.bool_)
     asked[name[segments.row[long]]] = True
-    same = np.flatnonzero(asked[name[segments.row]])
+    same = np.flatnonzero(asked[name[segments.row]] & (segments.row >= 0))
     names, length = name[segments.row[same]], segments.end_ns[same] - segments.start_ns[same]
     out = []
     for one in kernels.distinct(name[segments.row[long]]).tolist():
@@ -227,7 +232,7 @@ def python_time(run: Run, track: int) -> IntervalSet:
     segments = run.segments(track)
     if len(segments.row) < 3:
         return EMPTY
-    running = run.places.is_python[segments.row] & ~run.places.is_waiting[segments.row]
+    running = run.places.is_python[segments.row] & ~run.places.is_waiting[segments.row] & (segments.row >= 0)
     # a frame without an end inside of the recording may have sat in a call that left no record
     running &= segments.end_ns - segments.start_ns <= LONGEST_NS
     running[[0, -1]] = False
@@ -244,7 +249,7 @@ def busiest_other(run: Run, track: int, when: IntervalSet) -> int:
         if len(segments.row) == 0:
             continue
         inside = intervals.covered(when, segments.start_ns, segments.end_ns)
-        inside = np.where(run.places.is_waiting[segments.row], 0, inside)
+        inside = np.where(run.places.is_waiting[segments.row] | (segments.row < 0), 0, inside)
         frames = run.places.user_frames(segments.row)
         codes, at = np.unique(
             np.where(frames >= 0, run.timeline.spans.name[np.maximum(frames, 0)], -1), return_inverse=True

@@ -36,6 +36,7 @@ from stallscope.profiler.timeline import Bool, Int32, Int64
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run
+    from stallscope.profiler.activity import Segments
 
 Rows = npt.NDArray[np.intp]
 Whole = npt.NDArray[np.signedinteger[Any]]
@@ -372,7 +373,7 @@ class IdleAccount:
 
 
 def cut(
-    segments: tuple[Int64, Int64, npt.NDArray[np.signedinteger[Any]]],
+    segments: Segments,
     start: Int64,
     end: Int64,
     borders: Int64,
@@ -388,7 +389,9 @@ def cut(
     at, borders = at[inside], borders[inside]
     whole = np.insert(np.arange(len(start), dtype=np.int32), at, at)
     start, end = np.insert(start, at + 1, borders), np.insert(end, at, borders)
-    begin, until, row, window, longest = kernels.cut(*segments, start, end, alike)
+    begin, until, row, window, longest = kernels.cut(
+        segments.start_ns, segments.end_ns, segments.row, start, end, alike
+    )
     return row, begin, until, whole[window], longest
 
 

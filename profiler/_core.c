@@ -70,7 +70,7 @@ KERNEL(join, "qqqi", 1)
 KERNEL(group, "qii", 2)
 KERNEL(inherit, "ibi", 1)
 KERNEL(cut, "qqiiqqqqiiq", 5)
-KERNEL(flatten, "iiqqqqi", 3)
+KERNEL(flatten, "iiqqqi", 2)
 KERNEL(order, "iqqi", 1)
 KERNEL(pick, "qihbiiq", 1)
 KERNEL(replay, "q", 4)
@@ -370,7 +370,7 @@ static PyMethodDef core_methods[] = {
     {"group", core_group, METH_VARARGS, "group(column, ..., code, first) -> count"},
     {"inherit", core_inherit, METH_VARARGS, "inherit(above, mask, out)"},
     {"cut", core_cut, METH_VARARGS, "cut(seg_start, seg_end, seg_row, label, start, end, begin, until, row, window, most) -> count"},
-    {"flatten", core_flatten, METH_VARARGS, "flatten(row, parent, start, dur, out_start, out_end, out_row) -> count"},
+    {"flatten", core_flatten, METH_VARARGS, "flatten(row, parent, start, dur, edge, out_row) -> count"},
     {"order", core_order, METH_VARARGS, "order(track, start, dur, out)"},
     {"replay", core_replay, METH_VARARGS, "replay(order, params, 14 call columns, 10 op columns, 4 columns out)"},
     {"pick", core_pick, METH_VARARGS, "pick((key, missing), event, key, tag, value, asked, out) -> hits that are no integers"},

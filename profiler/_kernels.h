@@ -325,27 +325,28 @@ static ptrdiff_t kernel_inherit(const Arrays *a) {
 typedef struct {
     int64_t at; /* up to where time has an owner */
     size_t count, room;
-    int64_t *start, *end;
+    int64_t *edge; /* where each piece begins, and where the last one ends */
     int32_t *row;
 } Pieces;
 
 static inline int own(Pieces *p, int64_t row, int64_t until) {
     if (until <= p->at) return 1;
     if (p->count == p->room) return 0;
-    p->start[p->count] = p->at;
-    p->end[p->count] = p->at = until;
+    p->edge[p->count] = p->at;
     p->row[p->count++] = (int32_t)row;
+    p->edge[p->count] = p->at = until;
     return 1;
 }
 
-/* Which of the chosen rows of a track is the innermost at any time. The rows stand in timeline order, so the
- * ancestors of a row are on the stack or not chosen, and whatever stands above them there is over. */
+/* Which of the chosen rows of a track is the innermost at any time, -1 for none between them. The rows stand in
+ * timeline order, so the ancestors of a row are on the stack or not chosen, and whatever stands above them there is
+ * over. */
 static ptrdiff_t kernel_flatten(const Arrays *a) {
     size_t k = a->length[0], n = a->length[1], top = 0;
-    if (!fit(a, 2, 4, n) || !fit(a, 5, 7, a->length[4]) || n > INT32_MAX) return KERNEL_MISMATCH;
+    if (!fit(a, 2, 4, n) || a->length[4] != a->length[5] + 1 || n > INT32_MAX) return KERNEL_MISMATCH;
     const int64_t *start = a->at[2], *dur = a->at[3];
     const int32_t *rows = a->at[0], *parent = a->at[1];
-    Pieces out = {.at = INT64_MIN, .room = a->length[4], .start = a->at[4], .end = a->at[5], .row = a->at[6]};
+    Pieces out = {.at = INT64_MIN, .room = a->length[5], .edge = a->at[4], .row = a->at[5]};
     int64_t *stack = malloc((2 * k + 1) * sizeof *stack), *end = stack + k; /* rows, and their clipped ends */
     if (!stack) return KERNEL_NO_MEMORY;
     int good = 1;
@@ -366,6 +367,7 @@ static ptrdiff_t kernel_flatten(const Arrays *a) {
             good &= own(&out, stack[top - 1], end[top - 1] < s ? end[top - 1] : s);
             e = e < end[top - 1] ? e : end[top - 1];
         }
+        if (out.count) good &= own(&out, -1, s);
         if (out.at < s) out.at = s;
         stack[top] = row;
         end[top++] = e;

@@ -17,15 +17,29 @@ from stallscope.profiler.timeline import Int32, Int64, Timeline
 
 
 class Segments(NamedTuple):
-    """Disjoint segments by start, shape (s,): [start_ns, end_ns) is owned by span `row`."""
+    """A thread's time from its first span to its last, cut where another span becomes the innermost: segment i is
+    [edge_ns[i], edge_ns[i + 1]), owned by span row[i], by none where that is -1. Shapes (s + 1,), (s,); both are empty
+    where there is none."""
 
-    start_ns: Int64
-    end_ns: Int64
+    edge_ns: Int64
     row: Int32
+
+    @property
+    def start_ns(self) -> Int64:
+        return self.edge_ns[:-1]
+
+    @property
+    def end_ns(self) -> Int64:
+        return self.edge_ns[1:]
 
     def only(self, chosen: npt.NDArray[Any]) -> IntervalSet:
         """The segments that a mask or indices choose, as an interval set."""
         return intervals.union(self.start_ns[chosen], self.end_ns[chosen])
+
+    def owned(self) -> tuple[Int64, Int64, Int32]:
+        """Starts, ends and rows of the segments that have an owner."""
+        has = self.row >= 0
+        return self.start_ns[has], self.end_ns[has], self.row[has]
 
 
 def flatten(timeline: Timeline, track: int) -> Segments:
@@ -45,14 +59,12 @@ def filled(first: Segments, weak: npt.NDArray[np.bool_], second: Segments) -> Se
     """The segments of `first`, with those of `second` where `first` has none or only a `weak` one."""
     if len(first.row) == 0:
         return second
-    points = kernels.distinct(np.concatenate([first.start_ns, first.end_ns, second.start_ns, second.end_ns]))
-    begin, end = points[:-1], points[1:]
+    points = kernels.distinct(np.concatenate([first.edge_ns, second.edge_ns]))
+    begin = points[:-1]
     row, at = _owner(first, begin)
     other, _ = _owner(second, begin)
     use = (other >= 0) & ((row < 0) | weak[np.maximum(at, 0)])
-    row = np.where(use, other, row)
-    held = row >= 0
-    return Segments(begin[held], end[held], row[held].astype(np.int32))
+    return Segments(points, np.where(use, other, row).astype(np.int32))
 
 
 def _owner(segments: Segments, times: Int64) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
@@ -63,8 +75,3 @@ def _owner(segments: Segments, times: Int64) -> tuple[npt.NDArray[np.intp], npt.
     at = np.searchsorted(segments.start_ns, times, side="right") - 1
     inside = (at >= 0) & (times < segments.end_ns[np.maximum(at, 0)])
     return np.where(inside, segments.row[np.maximum(at, 0)], -1), np.where(inside, at, -1)
-
-
-def owned(segments: Segments, mask: npt.NDArray[np.bool_], start_ns: Int64, end_ns: Int64) -> Int64:
-    """How much of each [start_ns, end_ns) the chosen segments own, shape of `start_ns`."""
-    return intervals.covered(segments.only(mask), start_ns, end_ns)

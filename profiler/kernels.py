@@ -184,10 +184,10 @@ def nearest(above: Int32, mask: npt.NDArray[np.bool_], rows: npt.NDArray[Any]) -
     return inherited(above, mask).take(rows).astype(np.int64)
 
 
-def flatten(
-    rows: npt.NDArray[Any], parent: Int32, start_ns: Int64, dur_ns: Int64
-) -> tuple[Int64, Int64, Int32]:
-    """Which of some rows of one track is the innermost when: starts, ends and rows of disjoint segments by time.
+def flatten(rows: npt.NDArray[Any], parent: Int32, start_ns: Int64, dur_ns: Int64) -> tuple[Int64, Int32]:
+    """Which of some rows of one track is the innermost when: where each segment begins and the last one ends, shape
+    (s + 1,), and the row of each, -1 where none is open, shape (s,). The first and the last have one; nothing at all
+    where no row has a length.
 
     `rows` stand in timeline order; the columns are of the whole timeline. Rows without length own nothing. After a
     row ends, its nearest chosen ancestor owns what follows; of neighbours that overlap, the later one from its
@@ -195,10 +195,9 @@ def flatten(
     """
     if core is None:
         return kernels_py.flatten(rows, parent, start_ns, dur_ns)
-    starts, ends = (np.empty(2 * len(rows), np.int64) for _ in range(2))
-    owners = np.empty(2 * len(rows), np.int32)
-    count = core.flatten(_i4(rows), _i4(parent), _i8(start_ns), _i8(dur_ns), starts, ends, owners)
-    return _kept(starts, count), _kept(ends, count), _kept(owners, count)
+    edges, owners = np.empty(2 * len(rows) + 1, np.int64), np.empty(2 * len(rows), np.int32)
+    count = core.flatten(_i4(rows), _i4(parent), _i8(start_ns), _i8(dur_ns), edges, owners)
+    return _kept(edges, count + 1 if count else 0), _kept(owners, count)
 
 
 def cut(

@@ -149,17 +149,15 @@ def inherited(above: Int32, mask: npt.NDArray[np.bool_]) -> Int32:
     return np.append(nearest(above, mask, np.arange(len(above))), -1).astype(np.int32)
 
 
-def flatten(
-    rows: npt.NDArray[Any], parent: Int32, start_ns: Int64, dur_ns: Int64
-) -> tuple[Int64, Int64, Int32]:
-    out: list[tuple[int, int, int]] = []
+def flatten(rows: npt.NDArray[Any], parent: Int32, start_ns: Int64, dur_ns: Int64) -> tuple[Int64, Int32]:
+    out: list[tuple[int, int]] = []
     stack: list[tuple[int, int]] = []  # row and its clipped end
     at = _MIN
 
     def own(row: int, until: int) -> None:
         nonlocal at
         if until > at:
-            out.append((at, until, row))
+            out.append((at, row))
             at = until
 
     for row in rows.tolist():
@@ -177,12 +175,14 @@ def flatten(
             last, reach = stack[-1]
             own(last, min(reach, start))
             end = min(end, reach)
+        if out:
+            own(-1, start)
         at = max(at, start)
         stack.append((row, end))
     while stack:
         own(*stack.pop())
-    columns = np.array(out, np.int64).reshape(-1, 3)
-    return columns[:, 0].copy(), columns[:, 1].copy(), columns[:, 2].astype(np.int32)
+    edges = np.array([begin for begin, _ in out] + [at] * bool(out), np.int64)
+    return edges, np.array([row for _, row in out], np.int32)
 
 
 def cut(

@@ -162,13 +162,13 @@ def innermost(
     """The innermost span of some kinds that holds each time on one host track, or -1. Ends are inclusive."""
     span_rows = np.arange(timeline.track_rows(track).start, timeline.track_rows(track).stop)
     span_rows = span_rows[np.isin(timeline.spans.kind[span_rows], [int(k) for k in kinds])]
-    segments = flatten_rows(timeline, span_rows)
+    start, end, row = flatten_rows(timeline, span_rows).owned()
     found = np.full(len(time_ns), -1, np.intp)
-    if len(segments.start_ns) == 0 or len(time_ns) == 0:
+    if len(start) == 0 or len(time_ns) == 0:
         return found
-    at = np.searchsorted(segments.start_ns, time_ns, side="right") - 1
-    inside = (at >= 0) & (time_ns <= segments.end_ns[np.maximum(at, 0)])
-    found[inside] = segments.row[at[inside]]
+    at = np.searchsorted(start, time_ns, side="right") - 1
+    inside = (at >= 0) & (time_ns <= end[np.maximum(at, 0)])
+    found[inside] = row[at[inside]]
     return found
 
 

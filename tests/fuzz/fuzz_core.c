@@ -165,7 +165,7 @@ static void array(Arrays *a, const u8 **data, size_t *size, char kind, size_t it
     a->length[a->count++] = items;
 }
 
-/* Pairs of a kind and a length: n, m, d both together, p one more than n, or a number. A capital letter asks for
+/* Pairs of a kind and a length: n, m, d both together, e and p one more than d and n, or a number. A capital letter asks for
  * indices of rows: N below n, M below m. */
 static const struct {
     Kernel kernel;
@@ -180,7 +180,7 @@ static const struct {
     {kernel_group, "qn qn in in", 1},
     {kernel_inherit, "iN bn in", 0},
     {kernel_cut, "qm qm im in qn qn qd qd id id qd", 0},
-    {kernel_flatten, "iN iN qn qn qd qd id", 0},
+    {kernel_flatten, "iN iN qn qn qe id", 0},
     {kernel_order, "iM qm qm im", 0},
     {kernel_pick, "q2 ip hm bm im iN qn", 0},
     {kernel_replay, "qo q2 qN qn qn qM qn qn qn qn qn qn qN qn qN qn "
@@ -193,6 +193,7 @@ static size_t length_of(char c, size_t n, size_t m) {
     case 'm': case 'S': case 'R': case 'T': return m;
     case 'M': return n; /* of calls that point at ops */
     case 'd': return n + m;
+    case 'e': return n + m + 1;
     case 'p': return n + 1;
     case 'o': return 2 * n + m;
     default: return (size_t)(c - '0');
