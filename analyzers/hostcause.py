@@ -91,7 +91,7 @@ class HostCauses:
         sets = (
             self.run.overhead,
             self.set_of("gc", track),
-            self.set_of("compile", track),
+            self.run.captures(track),
             self.run.contention(track),
             self.run.between_steps,
         )
@@ -150,9 +150,11 @@ class HostCauses:
     @cached_property
     def alike(self) -> Int32:
         """A number per row, the same where moments of two rows say the same between two borders: Python code of one
-        place. -1 for all else, of which each row counts: calls, and what may be the scheduler's. Shape (n,)."""
+        place, all of it compiling or none. -1 for all else, of which each row counts: calls, and what may be the
+        scheduler's. Shape (n,)."""
         run = self.run
         out = run.place_codes.of_all.copy()
+        out[run.places.below(self.is_compile)] += run.place_codes.most
         out[self._of_row[:-1] != np.int8(Cause.PYTHON)] = -1
         if run.steps:
             out[self._may_schedule[:-1]] = -1

@@ -74,6 +74,7 @@ class PlaceCodes:
         self.places = places
         self.name = timeline.spans.name
         self.texts = len(timeline.strings)
+        self.most = 3 * self.texts + 1  # above all numbers
         # what row -1 finds is the last one: no place
         self.table: Int32 = np.full(len(timeline) + 1, _UNKNOWN, np.int32)
         self.table[-1] = 0
