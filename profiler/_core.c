@@ -150,26 +150,18 @@ static Status ask(Tokens *t, const char *method, const u8 *p, size_t n, int64_t 
 static Status ask_text(Tokens *t, const u8 *p, size_t n, int64_t offset) {
     return ask(t, "clean_text", p, n, offset, 0, NULL);
 }
-static Status ask_name(Tokens *t, const u8 *p, size_t n) { return ask(t, "wants_name", p, n, 0, 0, NULL); }
 static Status ask_repair(Tokens *t, const u8 *p, size_t n, int64_t offset, int final, size_t *skip) {
     return ask(t, "repair", p, n, offset, final, skip);
 }
 
 static PyObject *tokeniser_new(PyTypeObject *type, PyObject *args, PyObject *kwargs) {
-    static char *names[] = {"helper", "seed", "keep", "isa", "text_budget", "window_from", "window_to",
-                            "wanted", "wanted_names", "points", "by_name", NULL};
+    static char *names[] = {"helper", "seed", "keep", "isa", "text_budget", NULL};
     PyObject *helper;
     unsigned long long seed = 0;
-    int keep = 1, by_name = 0;
+    int keep = 1;
     const char *isa = "";
     Py_ssize_t budget = (Py_ssize_t)1 << 27;
-    long long from = INT64_MIN, to = INT64_MAX;
-    const char *wanted = "", *wanted_names = "", *points = "";
-    Py_ssize_t wanted_size = 0, names_size = 0, points_size = 0;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|KpsnLLy#y#y#p", names, &helper, &seed, &keep, &isa, &budget, &from,
-                                     &to, &wanted, &wanted_size, &wanted_names, &names_size, &points, &points_size,
-                                     &by_name))
-        return NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|Kpsn", names, &helper, &seed, &keep, &isa, &budget)) return NULL;
     Tokeniser *self = (Tokeniser *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
     if (!self) return NULL;
     self->tokens = tokens_new(seed);
@@ -188,18 +180,9 @@ static PyObject *tokeniser_new(PyTypeObject *type, PyObject *args, PyObject *kwa
     }
     t->keep = keep;
     t->text_budget = budget > 0 ? (size_t)budget : 0;
-    t->window_from = from;
-    t->window_to = to;
-    t->windowed = from != INT64_MIN || to != INT64_MAX;
-    if (tokens_want(t, (const u8 *)wanted, (size_t)wanted_size, (const u8 *)wanted_names, (size_t)names_size,
-                    (const u8 *)points, (size_t)points_size) < 0) {
-        Py_DECREF(self);
-        return PyErr_NoMemory();
-    }
     t->context = self;
     t->clean_text = ask_text;
     t->repair = ask_repair;
-    t->wants_name = by_name ? ask_name : NULL;
     const char *point = localeconv()->decimal_point;
     if (point && point[0] && !point[1]) t->decimal_point = point[0];
     return (PyObject *)self;
@@ -260,42 +243,49 @@ static PyObject *tokeniser_begin(PyObject *object, PyObject *offset) {
     Py_RETURN_NONE;
 }
 
-/* A column's memory, given away: (rows, Column), or None where every row holds the default. */
-static PyObject *tokeniser_take(PyObject *object, PyObject *number) {
+/* The columns, given away: for each its memory, or None where every row holds the default. Rows and arguments are
+ * counted anew then; texts stay. */
+static PyObject *tokeniser_take(PyObject *object, PyObject *unused) {
+    (void)unused;
     Tokeniser *self = (Tokeniser *)object;
     Tokens *t = self->tokens;
-    long i = PyLong_AsLong(number);
-    if (i == -1 && PyErr_Occurred()) return NULL;
-    if (i < 0 || i >= COLUMNS) {
-        PyErr_SetString(PyExc_IndexError, "no such column");
-        return NULL;
-    }
-    if (self->busy || !t->column[i]) Py_RETURN_NONE;
-    PyObject *module = PyType_GetModule(Py_TYPE(object));
+    if (enter(self) < 0) return NULL;
+    self->busy = 0;
+    PyObject *module = PyType_GetModule(Py_TYPE(object)), *list = PyList_New(COLUMNS);
     PyTypeObject *type = module ? (PyTypeObject *)PyObject_GetAttrString(module, "Column") : NULL;
-    if (!type) return NULL;
-    Column *column = (Column *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
-    Py_DECREF(type);
-    if (!column) return NULL;
-    size_t ends = i == COL_ARGS_FROM; /* where the last event's arguments end is told too */
-    size_t size = (i < EVENT_COLUMNS ? t->rows + ends : i < COL_WIDE ? t->args : t->wide) * column_size[i];
-    void *fitted = realloc(t->column[i], size ? size : 1);
-    column->data = fitted ? fitted : t->column[i];
-    column->size = (Py_ssize_t)size;
-    t->column[i] = NULL;
-    if (ends) ((int32_t *)column->data)[t->rows] = (int32_t)t->args;
-    return (PyObject *)column;
+    /* where the last event's arguments end is told too */
+    if (t->column[COL_ARGS_FROM]) ((int32_t *)t->column[COL_ARGS_FROM])[t->rows] = (int32_t)t->args;
+    for (int i = 0; i < COLUMNS && type && list; i++) {
+        PyObject *item = t->column[i] ? ((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0) : Py_None;
+        if (item && item != Py_None) {
+            size_t count = i < EVENT_COLUMNS ? t->rows + (i == COL_ARGS_FROM) : i < COL_WIDE ? t->args : t->wide;
+            size_t size = count * column_size[i];
+            void *fitted = realloc(t->column[i], size ? size : 1);
+            ((Column *)item)->data = fitted ? fitted : t->column[i];
+            ((Column *)item)->size = (Py_ssize_t)size;
+            t->column[i] = NULL;
+        } else {
+            Py_XINCREF(item);
+        }
+        if (!item || PyList_SetItem(list, i, item) < 0) Py_CLEAR(list);
+    }
+    Py_XDECREF((PyObject *)type);
+    t->rows = t->row_room = t->args = t->arg_room = t->wide = t->wide_room = t->args_from = t->wide_from = 0;
+    return list;
 }
 
-/* texts(0) the strings by code, texts(1) the argument names by number. */
-static PyObject *tokeniser_texts(PyObject *object, PyObject *which) {
+/* texts(0, n) the strings by code, texts(1, n) the argument names by number, those behind the first n. */
+static PyObject *tokeniser_texts(PyObject *object, PyObject *args) {
     Tokens *t = ((Tokeniser *)object)->tokens;
-    const Table *table = PyObject_IsTrue(which) ? &t->keys : &t->strings;
-    PyObject *list = PyList_New(table->count);
-    for (int32_t i = 0; list && i < table->count; i++) {
+    int keys, first;
+    if (!PyArg_ParseTuple(args, "pi", &keys, &first)) return NULL;
+    const Table *table = keys ? &t->keys : &t->strings;
+    if (first < 0 || first > table->count) first = table->count;
+    PyObject *list = PyList_New(table->count - first);
+    for (int32_t i = first; list && i < table->count; i++) {
         const char *text = (char *)table->text.data + table->start[i];
         PyObject *item = PyUnicode_DecodeUTF8(text, (Py_ssize_t)(table->start[i + 1] - table->start[i]), "surrogateescape");
-        if (!item || PyList_SetItem(list, i, item) < 0) {
+        if (!item || PyList_SetItem(list, i - first, item) < 0) {
             Py_DECREF(list);
             return NULL;
         }
@@ -315,35 +305,18 @@ static PyObject *tokeniser_counts(PyObject *object, PyObject *unused) {
     (void)unused;
     Tokeniser *self = (Tokeniser *)object;
     Tokens *t = self->tokens;
-    return Py_BuildValue("{s:n,s:n,s:n,s:L,s:L,s:L,s:L,s:s}", "rows", (Py_ssize_t)t->rows, "args", (Py_ssize_t)t->args,
-                         "wide", (Py_ssize_t)t->wide, "position", (long long)t->base, "outside", (long long)t->outside, "keys_dropped",
+    return Py_BuildValue("{s:n,s:n,s:n,s:L,s:L,s:L,s:s}", "rows", (Py_ssize_t)t->rows, "args", (Py_ssize_t)t->args,
+                         "wide", (Py_ssize_t)t->wide, "position", (long long)t->base, "keys_dropped",
                          (long long)t->keys_dropped, "unmended", (long long)t->unmended, "isa", self->isa);
-}
-
-/* The earliest start of a span per category code (-1 none), in a window's file; None where that is not sure. */
-static PyObject *tokeniser_firsts(PyObject *object, PyObject *unused) {
-    (void)unused;
-    Tokens *t = ((Tokeniser *)object)->tokens;
-    if (!t->windowed || t->zeros) Py_RETURN_NONE;
-    PyObject *list = PyList_New(t->first_count);
-    for (int i = 0; list && i < t->first_count; i++) {
-        PyObject *item = Py_BuildValue("(iL)", (int)t->first[i].cat, (long long)t->first[i].ts);
-        if (!item || PyList_SetItem(list, i, item) < 0) {
-            Py_DECREF(list);
-            return NULL;
-        }
-    }
-    return list;
 }
 
 static PyMethodDef tokeniser_methods[] = {
     {"begin", tokeniser_begin, METH_O, "begin(offset): an event list starts there"},
     {"feed", tokeniser_feed, METH_O, "feed(bytes, or None at the end) -> None, or the bytes behind the list"},
-    {"take", tokeniser_take, METH_O, "take(i) -> the memory of column i, or None if all is default"},
-    {"texts", tokeniser_texts, METH_O, "texts(keys) -> list of texts by code, or of argument names by number"},
+    {"take", tokeniser_take, METH_NOARGS, "take() -> the memory of each column, or None if all is default"},
+    {"texts", tokeniser_texts, METH_VARARGS, "texts(keys, n) -> texts by code, or argument names by number, behind the first n"},
     {"take_spill", tokeniser_take_spill, METH_NOARGS, "take_spill() -> texts put aside since the last call"},
     {"counts", tokeniser_counts, METH_NOARGS, "counts() -> dict"},
-    {"firsts", tokeniser_firsts, METH_NOARGS, "firsts() -> [(category, time)] of the earliest spans, or None"},
     {NULL, NULL, 0, NULL},
 };
 

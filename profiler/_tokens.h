@@ -18,7 +18,6 @@ typedef uint8_t u8;
 #define MAX_TEXT ((size_t)1 << 30)
 #define MAX_EVENT ((size_t)1 << 26)  /* a longer one is taken for damage */
 #define MAX_DAMAGE ((size_t)1 << 22) /* how far to look for the end of damage before giving it up */
-#define FIRST_ROOM 64 /* categories whose first span is known; files have 5 to 30 */
 #define NO_TIME INT64_MIN
 #define NO_ID INT64_MIN
 #define TEXT_ID_BASE (-(INT64_C(1) << 62))
@@ -266,28 +265,14 @@ struct Tokens {
     int final, done;
     char decimal_point;
     Status why;
-    int windowed; /* keep only what touches the window, or carries a wanted id */
-    int64_t window_from, window_to, outside;
-    Bytes wanted_ids;   /* int64, ascending */
-    Bytes wanted_names; /* of the arguments that carry such ids, each with a zero behind it */
-    Bytes points;       /* int64, ascending: times whose spans are kept too */
-    Bytes named;        /* per text: whether spans of that name are kept too; 0 not asked yet, 1 no, 2 yes */
-    struct {
-        int32_t cat;
-        int64_t ts;
-    } first[FIRST_ROOM]; /* the earliest span per category, inside the window or not */
-    int first_count, first_last;
-    int64_t zeros; /* spans with neither time nor length, which may be lost records */
     int64_t keys_dropped, unmended;
     size_t (*elements)(Tokens *, const u8 *, const u8 *); /* the parser for this machine */
     /* Callbacks put their answer into `clean` and return OK, or RAISED.
      * clean_text: an escaped or undecodable string, without its quotes -> its UTF-8 text.
-     * wants_name: may be NULL; the name of a span -> not empty if such spans are kept from everywhere.
      * repair: what stands at an element that cannot be read -> how much to skip (0: needs more text),
      *         and in `clean` one event to take in its place (empty: none). */
     void *context;
     Status (*clean_text)(Tokens *, const u8 *, size_t, int64_t offset);
-    Status (*wants_name)(Tokens *, const u8 *, size_t);
     Status (*repair)(Tokens *, const u8 *, size_t, int64_t offset, int final, size_t *skip);
 };
 
@@ -298,8 +283,7 @@ static void tokens_free(Tokens *t) {
     table_free(&t->strings);
     table_free(&t->keys);
     table_free(&t->odd);
-    Bytes *all[] = {&t->odd_codes, &t->carry, &t->scratch, &t->clean, &t->mended, &t->spill, &t->wanted_ids,
-                    &t->wanted_names, &t->points, &t->named};
+    Bytes *all[] = {&t->odd_codes, &t->carry, &t->scratch, &t->clean, &t->mended, &t->spill};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]->data);
     free(t);
 }
@@ -311,32 +295,7 @@ static Tokens *tokens_new(uint64_t seed) {
     t->keep = 1;
     t->decimal_point = '.';
     t->text_budget = (size_t)1 << 27;
-    t->window_from = INT64_MIN;
-    t->window_to = INT64_MAX;
     return t;
-}
-
-/* What makes an event wanted wherever it is: an id in an argument of these names, or a point in time that it
- * covers. Returns 0, or -1 without memory. */
-static int tokens_want(Tokens *t, const u8 *ids, size_t size, const u8 *names, size_t names_size, const u8 *points,
-                       size_t points_size) {
-    if (bytes_set(&t->wanted_ids, ids, size) < 0 || bytes_set(&t->wanted_names, names, names_size) < 0) return -1;
-    if (bytes_append(&t->wanted_names, (const u8 *)"", 1) < 0) return -1;
-    return bytes_set(&t->points, points, points_size);
-}
-
-/* The first of ascending numbers that is not below `least`; NULL if there is none. */
-static const int64_t *not_below(const Bytes *numbers, int64_t least) {
-    const int64_t *all = (const int64_t *)numbers->data;
-    size_t low = 0, high = numbers->length / sizeof *all, count = high;
-    while (low < high) {
-        size_t middle = (low + high) / 2;
-        if (all[middle] < least)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < count ? all + low : NULL;
 }
 
 static void guess_learn(Guess *g, const u8 *p, size_t length, int kind, int key) {
@@ -399,79 +358,6 @@ static int make_column(Tokens *t, int column) {
         }                                                                               \
     } while (0)
 
-/* Remembers the earliest start per category, from which the origin of the whole file follows. */
-static void note_first(Tokens *t, const Row *row) {
-    if (row->ts == NO_TIME || !memchr("XBbS", row->ph, 4)) return;
-    if (row->ts == 0 && row->dur == 0) {
-        t->zeros++;
-        return;
-    }
-    int i = t->first_last;
-    if (i >= t->first_count || t->first[i].cat != row->cat)
-        for (i = 0; i < t->first_count && t->first[i].cat != row->cat; i++) {}
-    if (i == FIRST_ROOM) {
-        t->zeros++;
-        return;
-    }
-    if (i == t->first_count) {
-        t->first[t->first_count++].cat = row->cat;
-        t->first[i].ts = row->ts;
-    } else if (row->ts < t->first[i].ts) {
-        t->first[i].ts = row->ts;
-    }
-    t->first_last = i;
-}
-
-/* Whether an argument of the event carries a wanted id. */
-static int carries_wanted(const Tokens *t) {
-    for (size_t i = t->args_from; t->wanted_ids.length && i < t->args; i++) {
-        int tag = ((u8 *)t->column[COL_ARG_TAG])[i];
-        if (tag != ARG_INT && tag != ARG_WIDE) continue;
-        int64_t id = ((int32_t *)t->column[COL_ARG_VALUE])[i];
-        if (tag == ARG_WIDE) id = ((int64_t *)t->column[COL_WIDE])[id];
-        const int64_t *known = not_below(&t->wanted_ids, id);
-        if (!known || *known != id) continue;
-        int key = ((uint16_t *)t->column[COL_ARG_KEY])[i];
-        const u8 *text = t->keys.text.data + t->keys.start[key];
-        size_t n = (size_t)(t->keys.start[key + 1] - t->keys.start[key]);
-        const u8 *name = t->wanted_names.data, *end = name + t->wanted_names.length;
-        for (; name < end; name += strlen((const char *)name) + 1)
-            if (strlen((const char *)name) == n && memcmp(name, text, n) == 0) return 1;
-    }
-    return 0;
-}
-
-/* Whether a row lies outside the wanted window. Kept from everywhere are: what has no time; begins and ends, whose
- * partner may be inside; and marks without a category, which are about the whole recording. */
-static int outside_window(const Tokens *t, const Row *row) {
-    if (row->ts == NO_TIME || row->ph == 0 || memchr("MBEbeSF", row->ph, 7)) return 0;
-    if ((row->ph == 'i' || row->ph == 'I') && row->cat < 0) return 0;
-    int64_t end = row->dur > 0 && row->ts <= INT64_MAX - row->dur ? row->ts + row->dur : row->ts;
-    if (end >= t->window_from && row->ts <= t->window_to) return 0;
-    const int64_t *point = row->ph == 'X' && t->points.length ? not_below(&t->points, row->ts) : NULL;
-    return !point || *point > end;
-}
-
-/* Whether spans of this name are kept from everywhere; asked once per name. */
-static Status wanted_by_name(Tokens *t, const Row *row, int *wanted) {
-    *wanted = 0;
-    if (!t->wants_name || row->ph != 'X' || row->name < 0) return OK;
-    size_t name = (size_t)row->name, known = t->named.length;
-    if (name >= known) {
-        if (bytes_reserve(&t->named, name + 1) < 0) return NO_MEMORY;
-        memset(t->named.data + known, 0, name + 1 - known);
-        t->named.length = name + 1;
-    }
-    if (!t->named.data[name]) {
-        const int64_t *start = t->strings.start + name;
-        Status status = t->wants_name(t, t->strings.text.data + start[0], (size_t)(start[1] - start[0]));
-        if (status != OK) return status;
-        t->named.data[name] = t->clean.length ? 2 : 1;
-    }
-    *wanted = t->named.data[name] == 2;
-    return OK;
-}
-
 /* Forgets the arguments of the event being read. */
 static void drop_args(Tokens *t) {
     t->args = t->args_from;
@@ -483,19 +369,6 @@ static inline Status put_row(Tokens *t, const Row *row) {
     if (!t->keep) {
         t->rows++;
         return OK;
-    }
-    if (UNLIKELY(t->windowed)) {
-        note_first(t, row);
-        int wanted = 1;
-        if (outside_window(t, row) && !carries_wanted(t)) {
-            Status status = wanted_by_name(t, row, &wanted);
-            if (status != OK) return status;
-        }
-        if (!wanted) {
-            drop_args(t);
-            t->outside++;
-            return OK;
-        }
     }
     if (UNLIKELY(t->rows + 1 >= t->row_room)) { /* there is always room for what stands behind the last one */
         if (t->rows >= MAX_ROWS) return NO_MEMORY;

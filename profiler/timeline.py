@@ -190,19 +190,23 @@ class ArgStore:
 
     def part(self, at: npt.NDArray[Any], event: Int32) -> ArgStore:
         """Some of the arguments, by index, as those of these events."""
-        return ArgStore(self.strings, self.keys, event, self.key[at], self.tag[at], self.value[at], self.spill,
-                        wide=self.wide)  # fmt: skip
+        tag, value = self.tag[at], self.value[at]
+        wide = np.flatnonzero(_is_wide(tag))
+        kept = self.wide[value[wide]]
+        value[wide] = np.arange(len(wide), dtype=np.int32)
+        return ArgStore(self.strings, self.keys, event, self.key[at], tag, value, self.spill, wide=kept)
 
     @classmethod
     def joined(cls, parts: Sequence[ArgStore], spill: Any = None) -> ArgStore:
-        """The arguments of several stores, one behind the other; they share texts and keys, and texts on disk."""
+        """The arguments of several stores, one behind the other. They share texts and keys, which the last one has all of,
+        and texts on disk."""
         event, key, tag, wide = (
             np.concatenate([getattr(part, name) for part in parts])
             for name in ("event", "key", "tag", "wide")
         )
         before = np.cumsum([0, *(len(part.wide) for part in parts)]).tolist()
         value = np.concatenate([part._value_behind(n) for part, n in zip(parts, before, strict=False)])
-        return cls(parts[0].strings, parts[0].keys, event, key, tag, value, spill, wide=wide)
+        return cls(parts[-1].strings, parts[-1].keys, event, key, tag, value, spill, wide=wide)
 
     def interleaved(self, extra: ArgStore, is_extra: Bool) -> ArgStore:
         """These arguments and those of `extra`, which knows all keys, where `is_extra` says; shape (of both,)."""

@@ -7,7 +7,6 @@ Leaves: speed: it costs 5 to 10 times as much.
 
 from __future__ import annotations
 
-import bisect
 import re
 from array import array
 from typing import Any
@@ -29,7 +28,7 @@ from stallscope.profiler.readers.event_repair import (
     nested_end,
     wraps_event,
 )
-from stallscope.profiler.readers.trace_events import Part, RawEvents, Spill, decimal_ns
+from stallscope.profiler.readers.trace_events import RawEvents, Spill, decimal_ns
 from stallscope.profiler.timeline import (
     ARG_BIGINT,
     ARG_CONST,
@@ -47,7 +46,6 @@ _BATCH = 1 << 20
 _MAX_DAMAGE = 1 << 22
 _MAX_KEYS = 65535
 _MAX_CACHE = 1 << 20
-_MAX_FIRSTS = 64
 # Between two events. It cannot stand inside a JSON string, where the quote would be escaped.
 _SEPARATOR = re.compile(rb'\}\s*(,)\s*\{\s*"(?:ph|name|cat|pid|tid|ts|dur|id|args)"')
 _BLANK = re.compile(rb"[ \t\r\n,]*")
@@ -78,26 +76,24 @@ _DECODE_ERRORS = (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeErr
 class PythonEngine:
     """See `trace_events.Engine`. With `always_mend` every event takes the tolerant way; for tests."""
 
-    def __init__(self, notes: Notes, part: Part | None = None, *, always_mend: bool = False) -> None:
+    def __init__(self, notes: Notes, *, always_mend: bool = False) -> None:
         self.mender = Mender(notes)
-        self.part = part
-        self._wanted = frozenset() if part is None else frozenset(part.ids.tolist())
-        self._points = [] if part is None else sorted(part.points.tolist())
-        self._named: dict[int, bool] = {}
-        self._firsts: dict[int, int] | None = {}
         self.always_mend = always_mend
         self.strings = StringTable()
         self.spill = Spill()
-        self.counts = dict.fromkeys(("unmended", "keys_dropped", "outside"), 0)
+        self.counts = dict.fromkeys(("unmended", "keys_dropped"), 0)
         self._codes: dict[bytes, int] = {}
         self._values: dict[bytes, tuple[int, int]] = {}
         self._keys: dict[str, int] = {}
         self._text_bytes = 0
+        self._buffer = b""
+        self._offset = 0  # of the first byte of the buffer
+        self._start()
+
+    def _start(self) -> None:
         self._ph = bytearray()
         self._columns = [array("i"), array("i"), *(array("q") for _ in range(5))]
         self._arg_columns = (array("i"), array("H"), array("B"), array("q"))
-        self._buffer = b""
-        self._offset = 0  # of the first byte of the buffer
 
     # -- the stream --------------------------------------------------------------------------------
 
@@ -150,14 +146,13 @@ class PythonEngine:
             events = _BATCH_DECODER.decode(b"[" + batch.lstrip(b" \t\r\n,") + b"]")
         except _DECODE_ERRORS:
             return False
-        rows, args, outside = self.rows(), len(self._arg_columns[0]), self.counts["outside"]
+        rows, args = self.rows(), len(self._arg_columns[0])
         try:
             for event in events:
                 self._put(event)
         except _DECODE_ERRORS:
             # an argument was not what it seemed: undo, and look at each event on its own
             self._truncate(rows, args)
-            self.counts["outside"] = outside
             return False
         return True
 
@@ -260,12 +255,6 @@ class PythonEngine:
         if ident == NO_ID:
             ident = self._id(event.id2)
         phase = _phase(event.ph)
-        if self.part is not None:
-            self._note_first(phase, cat, ts, dur)
-            outside = self._outside(phase, cat, ts, dur) and not self._carries_wanted(event.args)
-            if outside and not (phase == ord("X") and self._wants_name(name)):
-                self.counts["outside"] += 1
-                return
         row = len(self._ph)
         if event.args and bytes(event.args)[:1] == b"{":
             for key, value in _ARGS_DECODER.decode(event.args).items():
@@ -273,41 +262,6 @@ class PythonEngine:
         self._ph.append(phase)
         for column, item in zip(self._columns, (name, cat, ts, dur, pid, tid, ident), strict=True):
             column.append(item)
-
-    def _note_first(self, phase: int, cat: int, ts: int, dur: int) -> None:
-        """As the compiled core does; see `RawEvents.firsts`."""
-        if self._firsts is None or ts == NO_TIME or phase not in b"XBbS":
-            return
-        if ts == 0 and dur == 0:
-            self._firsts = None
-        else:
-            self._firsts[cat] = min(ts, self._firsts.get(cat, ts))
-
-    def _outside(self, phase: int, cat: int, ts: int, dur: int) -> bool:
-        """Whether the part has no place for an event; see `Part`."""
-        if self.part is None or ts == NO_TIME or phase in b"MBEbeSF\0" or (phase in b"iI" and cat < 0):
-            return False
-        end = ts + max(dur, 0)
-        if end >= self.part.low_ns and ts <= self.part.high_ns:
-            return False
-        at = bisect.bisect_left(self._points, ts)
-        return phase != ord("X") or at == len(self._points) or self._points[at] > end
-
-    def _wants_name(self, name: int) -> bool:
-        if self.part is None or self.part.names is None or name < 0:
-            return False
-        if name not in self._named:
-            self._named[name] = self.part.names(self.strings[name])
-        return self._named[name]
-
-    def _carries_wanted(self, args: msgspec.Raw) -> bool:
-        if not self._wanted or bytes(args)[:1] != b"{":
-            return False
-        given = _ARGS_DECODER.decode(args)
-        return any(
-            key in trace_events.WANTED_KEYS and _INTEGER.match(bytes(raw)) and int(bytes(raw)) in self._wanted
-            for key, raw in given.items()
-        )
 
     def _put_argument(self, row: int, key: str, raw: bytes) -> None:
         number = self._keys.get(key)
@@ -398,23 +352,22 @@ class PythonEngine:
 
     # -- the end -----------------------------------------------------------------------------------
 
-    def result(self) -> RawEvents:
-        trace_events.note_counts(self.mender, self.counts)
-        kinds = ("i4", "i4", "i8", "i8", "i8", "i8", "i8")
-        name, cat, ts, dur, pid, tid, ident = (
-            np.array(c, kind) for c, kind in zip(self._columns, kinds, strict=True)
-        )
-        ph: Any = np.frombuffer(self._ph, "u1")
+    def batch(self) -> RawEvents:
+        columns: dict[str, Any] = {"ph": np.frombuffer(self._ph, "u1")}
+        for name, column in zip(trace_events.COLUMNS[1:], self._columns, strict=True):
+            columns[name] = np.array(column, f"i{column.itemsize}")
         arguments: list[Any] = [
             np.array(c, kind) for c, kind in zip(self._arg_columns, ("i4", "u2", "u1", "i8"), strict=True)
         ]
+        self._start()
         args = ArgStore(self.strings, list(self._keys), *arguments)
+        return RawEvents(self.strings, args=args, **columns)
+
+    def result(self, raw: RawEvents | None = None) -> RawEvents:
+        raw = self.batch() if raw is None else raw
+        trace_events.note_counts(self.mender, self.counts)
         if self.spill.size:
-            args.spill = self.spill
-        raw = RawEvents(self.strings, ph, name, cat, ts, dur, pid, tid, ident, args)
-        if self.part is not None and self._firsts is not None and len(self._firsts) <= _MAX_FIRSTS:
-            raw.firsts = trace_events.named_firsts(self._firsts.items(), self.strings)
-        raw.outside = self.counts["outside"]
+            raw.args.spill = self.spill
         return raw
 
 

@@ -20,7 +20,7 @@ import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 import numpy as np
@@ -36,28 +36,16 @@ from stallscope.profiler.readers.event_repair import IN_STRING, Mender, is_stric
 from stallscope.profiler.room import Room
 from stallscope.profiler.timeline import ARG_JSON, NO_TIME, ArgStore, Int32, Int64, StringTable
 
-WANTED_KEYS = ("correlation", "External id")
-"""Arguments whose ids can make an event outside of the window wanted."""
+if TYPE_CHECKING:
+    from stallscope.profiler.readers.event_part import Part
+
 TEXT_BUDGET = 128 << 20
 """Bytes of distinct texts kept in memory; argument texts beyond go to a temporary file."""
+COLUMNS = ("ph", "name", "cat", "ts_ns", "dur_ns", "pid", "tid", "id")
+"""The columns of `RawEvents`."""
 _MAX_META = 32 << 20
 _MAX_NESTING = 10_000
 """Facts beside the event list that nest deeper are none."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """Which events to keep: those that touch [low_ns, high_ns], as the file's own ts says, and from everywhere
-    metadata, begins and ends, marks without a category, events with one of `ids` in an argument of `WANTED_KEYS`,
-    and complete events that cover one of `points` (both int64 of any order) or whose name `names` says yes to, which is
-    asked once per name.
-    """
-
-    low_ns: int
-    high_ns: int
-    ids: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
-    points: Int64 = field(default_factory=lambda: np.zeros(0, np.int64))
-    names: Callable[[str], bool] | None = None
 
 
 @dataclass
@@ -139,13 +127,16 @@ class Engine(Protocol):
         """The input is at its end: as `feed`; None if the list has no end."""
 
     def rows(self) -> int:
-        """Rows stored so far."""
+        """Rows stored so far, in no batch yet."""
 
     def position(self) -> int:
         """Offset in the input of the first byte behind the list's end, once it ended."""
 
-    def result(self) -> RawEvents:
-        """The columns. Called once, at the end."""
+    def batch(self) -> RawEvents:
+        """What was stored since the last call. Its texts and argument names are those so far."""
+
+    def result(self, raw: RawEvents | None = None) -> RawEvents:
+        """The last batch, or what was made of all batches, with all texts as they are meant. Called once, at the end."""
 
 
 # -- exact numbers ---------------------------------------------------------------------------------
@@ -206,36 +197,13 @@ class Spill:
         return data.decode("utf-8", "replace")
 
 
-class _Helper(Mender):
-    """What the compiled parser asks: how to mend a fault, and whether a part wants spans of a name."""
-
-    def __init__(self, notes: Notes, names: Callable[[str], bool] | None) -> None:
-        super().__init__(notes)
-        self._names = names
-
-    def wants_name(self, name: bytes, _offset: int) -> bytes:
-        """Not empty for yes."""
-        return b"yes" if self._names is not None and self._names(name.decode("utf-8", "replace")) else b""
-
-
 class _CompiledEngine:
-    def __init__(self, notes: Notes, part: Part | None, isa: str = "") -> None:
-        part = part or Part(NO_TIME, (1 << 63) - 1)
-        self.mender = _Helper(notes, part.names)
+    def __init__(self, notes: Notes, isa: str = "") -> None:
+        self.mender = Mender(notes)
         self.spill = Spill()
+        self.strings = StringTable()
         seed = int.from_bytes(os.urandom(8), "little")
-        self.core = kernels.core.Tokeniser(
-            self.mender,
-            seed,
-            isa=isa,
-            text_budget=TEXT_BUDGET,
-            window_from=part.low_ns,
-            window_to=part.high_ns,
-            wanted=np.sort(part.ids).tobytes(),
-            wanted_names="\0".join(WANTED_KEYS).encode(),
-            points=np.sort(part.points).tobytes(),
-            by_name=part.names is not None,
-        )
+        self.core = kernels.core.Tokeniser(self.mender, seed, isa=isa, text_budget=TEXT_BUDGET)
 
     def begin(self, offset: int) -> None:
         self.core.begin(offset)
@@ -256,36 +224,43 @@ class _CompiledEngine:
     def position(self) -> int:
         return int(self.core.counts()["position"])
 
-    def result(self) -> RawEvents:
-        counts = self.core.counts()
-        note_counts(self.mender, counts)
-        rows = counts["rows"]
+    def batch(self) -> RawEvents:
+        counts, memory = self.core.counts(), self.core.take()
+        rows, many = counts["rows"], counts["args"]
         kinds = (("u1", 0), ("i4", -1), ("i4", -1), *[("i8", NO_TIME)] * 2, *[("i8", NO_ID)] * 3)
-        ph, name, cat, ts, dur, pid, tid, ident = (
-            self._column(i, rows, *kind) for i, kind in enumerate(kinds)
-        )
-        first = self._column(8, rows + 1, "i4", 0)
-        if len(first) and first[-1] != counts["args"]:  # all of them are the last event's
-            first = np.append(np.zeros(rows, np.int32), np.int32(counts["args"]))
+        columns = {
+            name: _column(memory[i], rows, *kind)
+            for i, (name, kind) in enumerate(zip(COLUMNS, kinds, strict=True))
+        }
+        first = _column(memory[8], rows + 1, "i4", 0)
+        if first[-1] != many:  # all of them are the last event's
+            first = np.append(np.zeros(rows, np.int32), np.int32(many))
         key, tag, value = (
-            self._column(9 + i, counts["args"], kind, 0) for i, kind in enumerate(("u2", "u1", "i4"))
+            _column(m, many, k, 0) for m, k in zip(memory[9:], ("u2", "u1", "i4"), strict=False)
         )
-        wide = self._column(12, counts["wide"], "i8", 0)
-        strings = StringTable(self.core.texts(False))
-        args = ArgStore(strings, self.core.texts(True), None, key, tag, value, first=first, wide=wide)
-        _clean_nested(args, self.mender)
+        wide = _column(memory[12], counts["wide"], "i8", 0)
+        self.strings.texts.extend(self.core.texts(False, len(self.strings)))
+        keys = self.core.texts(True, 0)
+        args = ArgStore(self.strings, keys, None, key, tag, value, first=first, wide=wide)
+        return RawEvents(self.strings, args=args, **columns)
+
+    def result(self, raw: RawEvents | None = None) -> RawEvents:
+        raw = self.batch() if raw is None else raw
+        note_counts(self.mender, self.core.counts())
+        _clean_nested(raw.args, self.mender)
         self.mender.settle()
         if self.spill.size:
-            args.spill = self.spill
-        raw = RawEvents(strings, ph, name, cat, ts, dur, pid, tid, ident, args)
-        raw.outside, raw.firsts = counts["outside"], named_firsts(self.core.firsts(), strings)
+            raw.args.spill = self.spill
         return raw
 
-    def _column(self, number: int, rows: int, kind: str, default: int) -> Any:
-        memory = self.core.take(number)
-        if memory is None:
-            return default_column(rows, kind, default)
+
+def _column(memory: Any, rows: int, kind: str, default: int) -> Any:
+    """A column from the compiled core's memory; without one, a single value stretched where there are many rows."""
+    if memory is not None:
         return np.frombuffer(memory, dtype=kind)
+    if rows < 1 << 20:
+        return np.full(rows, default, dtype=kind)
+    return np.broadcast_to(np.array(default, dtype=kind), (rows,))
 
 
 def _clean_nested(args: ArgStore, mender: Mender) -> None:
@@ -308,20 +283,6 @@ def _clean_nested(args: ArgStore, mender: Mender) -> None:
         args.value[nested] = codes[args.value[nested]]
 
 
-def named_firsts(firsts: Iterable[tuple[int, int]] | None, strings: StringTable) -> dict[str, int] | None:
-    """`RawEvents.firsts` from category codes."""
-    if firsts is None:
-        return None
-    return {strings[code] if code >= 0 else "": ts for code, ts in firsts}
-
-
-def default_column(rows: int, kind: str, default: int) -> Any:
-    """A column that holds only its default; a stretched single value where there are many rows."""
-    if rows < 1 << 20:
-        return np.full(rows, default, dtype=kind)
-    return np.broadcast_to(np.array(default, dtype=kind), (rows,))
-
-
 def note_counts(mender: Mender, counts: dict[str, Any]) -> None:
     """What an engine only counted, as notes."""
     notes = mender.notes
@@ -331,15 +292,20 @@ def note_counts(mender: Mender, counts: dict[str, Any]) -> None:
     notes.add("too-many-arguments", "data_loss",
               "arguments were left out: the file has over 65535 different argument names",
               counts["keys_dropped"])  # fmt: skip
-    notes.add("outside-window", "info", "events outside the chosen window were not loaded", counts["outside"])
 
 
 def _engine(notes: Notes, part: Part | None, isa: str = "") -> Engine:
     if kernels.core is not None:
-        return _CompiledEngine(notes, part, isa)
-    from stallscope.profiler.readers.event_fallback import PythonEngine
+        engine: Engine = _CompiledEngine(notes, isa)
+    else:
+        from stallscope.profiler.readers.event_fallback import PythonEngine
 
-    return PythonEngine(notes, part)
+        engine = PythonEngine(notes)
+    if part is None:
+        return engine
+    from stallscope.profiler.readers.event_part import Sieve
+
+    return Sieve(engine, part, notes)
 
 
 # -- the text around the event lists ---------------------------------------------------------------
@@ -658,16 +624,15 @@ def _drop_repeats(raw: RawEvents, documents: list[_Document]) -> None:
     """Forget traces at the end of the file that are the first one once more: it was exported twice, or appended."""
     first, *later = [d.first_row for d in documents]
     size = (later[0] if later else len(raw)) - first
-    columns = ("ph", "name", "cat", "ts_ns", "dur_ns", "pid", "tid", "id")
     dropped, end = 0, len(raw)
     while later and size > 1 and end - later[-1] == size:
         start = later.pop()
-        parts = [(getattr(raw, c)[first : first + size], getattr(raw, c)[start:end]) for c in columns]
+        parts = [(getattr(raw, c)[first : first + size], getattr(raw, c)[start:end]) for c in COLUMNS]
         if not all(np.array_equal(one, other) for one, other in parts):
             break
         dropped, end = dropped + 1, start
     if dropped:
-        for column in columns:
+        for column in COLUMNS:
             setattr(raw, column, getattr(raw, column)[:end])
         raw.notes.add("repeated-documents", "warning", "the first trace of the file stands in it again; it counts once",
                       dropped, f"event {end}")  # fmt: skip
@@ -678,4 +643,4 @@ def _base_ns(document: _Document) -> int:
     return value if isinstance(value, int) and abs(value) < 1 << 62 else 0
 
 
-__all__ = ["InputError", "Part", "RawEvents", "decimal_ns", "tokenise", "tokenise_chunks"]
+__all__ = ["InputError", "RawEvents", "decimal_ns", "tokenise", "tokenise_chunks"]

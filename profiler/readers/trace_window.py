@@ -28,7 +28,8 @@ from stallscope.profiler.kinds import Kind
 from stallscope.profiler.light import dataclass
 from stallscope.profiler.part import FAR
 from stallscope.profiler.readers import chrome_trace, source
-from stallscope.profiler.readers.trace_events import Part, RawEvents, tokenise, tokenise_chunks
+from stallscope.profiler.readers.event_part import Part
+from stallscope.profiler.readers.trace_events import RawEvents, tokenise, tokenise_chunks
 from stallscope.profiler.session import Session
 from stallscope.profiler.timeline import NO_TIME, Int64, Timeline
 

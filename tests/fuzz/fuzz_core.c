@@ -44,7 +44,7 @@ static Status repair(Tokens *t, const u8 *p, size_t n, int64_t offset, int final
 static size_t held(const Tokens *t) {
     size_t total = 0;
     for (int i = 0; i < COLUMNS; i++)
-        if (t->column[i]) total += (i < EVENT_COLUMNS ? t->row_room : t->arg_room) * column_size[i];
+        if (t->column[i]) total += (i < EVENT_COLUMNS ? t->row_room : i < COL_WIDE ? t->arg_room : t->wide_room) * column_size[i];
     const Table *tables[] = {&t->strings, &t->keys, &t->odd};
     for (int i = 0; i < 3; i++)
         total += tables[i]->text.room + (size_t)tables[i]->room * 12 + ((size_t)tables[i]->mask + 1) * 4;
@@ -52,7 +52,7 @@ static size_t held(const Tokens *t) {
 }
 
 typedef struct {
-    size_t rows, args, outside;
+    size_t rows, args;
     int32_t strings;
     int done;
     uint64_t sum;
@@ -60,7 +60,7 @@ typedef struct {
 
 /* Codes depend on the order of first sight, which damage changes; texts, numbers and counts do not. */
 static Outcome outcome_of(const Tokens *t) {
-    Outcome o = {t->rows, t->args, 0, t->strings.count, t->done, 0};
+    Outcome o = {t->rows, t->args, t->strings.count, t->done, 0};
     for (size_t i = 0; i < t->rows; i++) {
         if (t->column[COL_TS]) o.sum = fold(o.sum ^ (uint64_t)((int64_t *)t->column[COL_TS])[i], 0x9e3779b97f4a7c15u);
         if (t->column[COL_PH]) o.sum ^= ((u8 *)t->column[COL_PH])[i];
@@ -93,26 +93,13 @@ static Outcome outcome_of(const Tokens *t) {
     return o;
 }
 
-/* A window of time; ids and points in time that are wanted from outside of it too. */
-static const int64_t wanted[] = {-1, 0, 1, 7, 12, 1000};
-static const int64_t points[] = {-5, 0, 900, 2000000};
-static const u8 wanted_names[] = "correlation\0External id\0a";
-
-static Outcome tokenise(const u8 *data, size_t size, const char *isa, size_t chunk, size_t budget, int keep,
-                        int windowed) {
+static Outcome tokenise(const u8 *data, size_t size, const char *isa, size_t chunk, size_t budget, int keep) {
     Tokens *t = tokens_new(0x1234567);
     CHECK(t);
     t->clean_text = clean_text;
     t->repair = repair;
     t->text_budget = budget;
     t->keep = keep;
-    if (windowed) {
-        t->windowed = 1;
-        t->window_from = 1000;
-        t->window_to = 1000500;
-        CHECK(tokens_want(t, (const u8 *)wanted, sizeof wanted, wanted_names, sizeof wanted_names,
-                          (const u8 *)points, sizeof points) == 0);
-    }
     if (!tokens_choose(t, isa)) tokens_choose(t, "");
     tokens_begin(t, 0);
     for (size_t at = 0; at < size && !t->done; at += chunk) {
@@ -127,12 +114,6 @@ static Outcome tokenise(const u8 *data, size_t size, const char *isa, size_t chu
     if (!t->done) CHECK(tokens_finish(t) <= BAD);
     CHECK(held(t) <= 4 * size + ((size_t)64 << 20));
     Outcome o = outcome_of(t);
-    o.outside = (size_t)t->outside;
-    CHECK(t->first_count <= FIRST_ROOM && (windowed || t->outside == 0));
-    for (int i = 0; i < t->first_count; i++) {
-        CHECK(t->first[i].cat >= -1 && t->first[i].cat < t->strings.count);
-        for (int k = 0; k < i; k++) CHECK(t->first[i].cat != t->first[k].cat);
-    }
     if (keep)
         CHECK(t->strings.count == 0 || is_clean_text(t->strings.text.data, 0));
     else
@@ -231,20 +212,15 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size) {
         return 0;
     }
     size_t chunk = chunks[data[0] & 7], budget = data[0] & 8 ? 100 : (size_t)1 << 27;
-    int windowed = data[0] >> 6 & 1;
-    Outcome whole = tokenise(data + 1, size - 1, "", size, budget, 1, windowed);
-    Outcome cut = tokenise(data + 1, size - 1, data[0] & 16 ? "sse2" : "word", chunk, budget, 1, windowed);
+    Outcome whole = tokenise(data + 1, size - 1, "", size, budget, 1);
+    Outcome cut = tokenise(data + 1, size - 1, data[0] & 16 ? "sse2" : "word", chunk, budget, 1);
     if (budget > 100 && memcmp(&whole, &cut, sizeof whole) != 0) {
         fprintf(stderr, "cut in pieces of %zu: %zu rows %zu args %d texts, whole: %zu rows %zu args %d texts\n", chunk,
                 cut.rows, cut.args, cut.strings, whole.rows, whole.args, whole.strings);
         CHECK(whole.rows == cut.rows && whole.sum == cut.sum && whole.args == cut.args);
     }
     digest = digest * 31 + whole.sum + whole.rows * 7 + whole.args;
-    if (windowed) { /* inside and outside are all there is */
-        Outcome all = tokenise(data + 1, size - 1, "", size, budget, 1, 0);
-        CHECK(budget == 100 || all.rows == whole.rows + whole.outside);
-    }
-    if (data[0] & 32) tokenise(data + 1, size - 1, "", chunk, budget, 0, 0);
+    if (data[0] & 32) tokenise(data + 1, size - 1, "", chunk, budget, 0);
     return 0;
 }
 

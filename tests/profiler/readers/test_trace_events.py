@@ -22,7 +22,8 @@ from stallscope.profiler.ids import decode_id
 from stallscope.profiler.notes import Notes
 from stallscope.profiler.readers import source, trace_events
 from stallscope.profiler.readers.event_fallback import PythonEngine
-from stallscope.profiler.readers.trace_events import Part, RawEvents, decimal_ns, tokenise, tokenise_chunks
+from stallscope.profiler.readers.event_part import Part, Sieve
+from stallscope.profiler.readers.trace_events import Engine, RawEvents, decimal_ns, tokenise, tokenise_chunks
 from stallscope.profiler.timeline import ARG_SPILLED, NO_TIME
 
 PATH = Path("trace.json")
@@ -58,8 +59,9 @@ def read(text: bytes | str, engine: str = FAST, chunk: int | None = None, **opti
 def read_chunks(pieces: Iterable[bytes], engine: str, path: Path, part: Part | None = None) -> RawEvents:
     notes = Notes()
     if engine in ("python", "mending"):
-        python = PythonEngine(notes, part, always_mend=engine == "mending")
-        return tokenise_chunks(pieces, path, notes=notes, engine=python)
+        python: Engine = PythonEngine(notes, always_mend=engine == "mending")
+        sieve = python if part is None else Sieve(python, part, notes)
+        return tokenise_chunks(pieces, path, notes=notes, engine=sieve)
     return tokenise_chunks(pieces, path, notes=notes, isa=engine, part=part)
 
 

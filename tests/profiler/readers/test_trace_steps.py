@@ -17,8 +17,9 @@ from stallscope.profiler.notes import Notes
 from stallscope.profiler.part import part
 from stallscope.profiler.readers import load, partial
 from stallscope.profiler.readers.event_fallback import PythonEngine
+from stallscope.profiler.readers.event_part import Part, Sieve
 from stallscope.profiler.readers.partial import load_part
-from stallscope.profiler.readers.trace_events import Part, tokenise_chunks
+from stallscope.profiler.readers.trace_events import tokenise_chunks
 from stallscope.profiler.steps import find_steps
 from support.parts import differences
 
@@ -228,7 +229,7 @@ def test_a_name_is_asked_for_once(tmp_path: Path, compiled: bool) -> None:
     path = written(tmp_path / "t.json", [*WORK, *NAMED["ProfilerStep"], span("caf\u00e9 \"x\"", 5, 1), {"ph": "X", "ts": 1}])  # fmt: skip
     held = Part(-5, -4, names=wanted)
     notes = Notes()
-    engine = None if compiled else PythonEngine(notes, held)
+    engine = None if compiled else Sieve(PythonEngine(notes), held, notes)
     text = path.read_bytes()
     chunks = [text[i : i + 997] for i in range(0, len(text), 997)]
     raw = tokenise_chunks(chunks, path, notes=notes, part=held, engine=engine)
