@@ -42,9 +42,8 @@ class LaunchBlocking:
         named = run.is_named_launch
         launch = np.flatnonzero(named & ~run.is_graph_launch & ~run.is_capturing)
         # a launch inside of another one (node and runtime level) is the same launch
-        launch = launch[run.places.nearest(spans.parent[launch].astype(np.intp), named) < 0]
-        sync = np.flatnonzero(run.is_sync)
-        sync = sync[run.places.nearest(spans.parent[sync].astype(np.intp), run.is_sync) < 0]
+        launch = run.outermost(launch, named)
+        sync = run.outermost(np.flatnonzero(run.is_sync), run.is_sync)
         self.launches = len(launch)
         if len(launch) == 0 or len(sync) == 0:
             return np.zeros(0, np.intp)

@@ -179,28 +179,23 @@ class Npu:
         A kernel table knows best. Traces alone call vector kernels AI_CORE too, so there only AI CPU and mixed kinds
         are believed.
         """
-        spans = self.timeline.spans
+        spans, rows = self.timeline.spans, self.timeline.rows(Kind.KERNEL)
         out = np.full(len(spans), -1, np.int8)
-        is_kernel = spans.kind == Kind.KERNEL
-        table = np.full(max(len(self.timeline.strings), 1), -1, np.int32)
+        table = np.full(len(self.timeline.strings) + 1, -1, np.int8)  # the last one is for no category
         for code in self._categories():
             table[code] = self._core_code(self.timeline.strings[code], sure=False)
-        named = is_kernel & (spans.category >= 0)
-        out[named] = table[spans.category[named]]
+        out[rows] = table[spans.category[rows]]
         for key, sure in (("Task Type", False), ("Accelerator Core", True)):
             if key in self.timeline.args.keys:
-                codes, values = self.timeline.arg_codes(key)
-                known = np.array([self._core_code(str(v), sure) for v in values] + [-1], np.int32)[codes]
-                told = is_kernel & (known >= 0)
-                out[told] = known[told]
+                codes, values = self.timeline.arg_values(key, rows)
+                known = np.array([self._core_code(str(v), sure) for v in values] + [-1], np.int8)[codes]
+                out[rows[known >= 0]] = known[known >= 0]
         return out
 
     def _categories(self) -> list[int]:
         """String codes of the categories that kernels have."""
-        spans = self.timeline.spans
-        return np.flatnonzero(
-            np.bincount(spans.category[(spans.kind == Kind.KERNEL) & (spans.category >= 0)])
-        ).tolist()
+        found = kernels.distinct(self.timeline.spans.category[self.timeline.rows(Kind.KERNEL)])
+        return [code for code in found.tolist() if code >= 0]
 
     def _core_code(self, text: str, sure: bool) -> int:
         text = text.upper().replace("AICPU", "AI_CPU")

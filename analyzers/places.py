@@ -178,26 +178,28 @@ class Places:
     def frame_of(self) -> Int32:
         """`user_frames` of every row, and behind them -1 for -1. Shape (n + 1,)."""
         frame = kernels.inherited(self.above, self.is_user)
-        lost = np.flatnonzero(frame[:-1] < 0)
-        if len(lost) and self.sample_tracks:
+        if self.sample_tracks:
+            lost = np.flatnonzero(frame[:-1] < 0)
             sampled = self._sampled(lost)
             found = frame[sampled]
             frame[lost] = np.where(found >= 0, found, sampled)
-            lost = lost[frame[lost] < 0]
-        if self.above is self.timeline.spans.parent:  # what is above stands on the same track
-            lost = lost[self._has_python[self.timeline.spans.track[lost]]]
+        lost = self._below_python(frame)
         if len(lost):
-            frame[lost] = kernels.inherited(self.above, self.has_line)[lost]
+            frame[lost] = self.nearest(lost, self.has_line)
             lost = lost[frame[lost] < 0]
         if len(lost):
             frame[lost] = self.nearest(lost, self.is_python)
         return frame
 
-    @cached_property
-    def _has_python(self) -> npt.NDArray[np.bool_]:
-        """Which tracks hold any Python rows. Shape (tracks,)."""
-        tracks = range(len(self.timeline.tracks))
-        return np.array([self.is_python[self.timeline.track_rows(t)].any() for t in tracks], np.bool_)
+    def _below_python(self, frame: Int32) -> Rows:
+        """The rows without a frame that some Python row may be above of."""
+        if self.above is not self.timeline.spans.parent:
+            return np.flatnonzero(frame[:-1] < 0)
+        tracks = map(
+            self.timeline.track_rows, range(len(self.timeline.tracks))
+        )  # what is above is on the same track
+        found = [t.start + np.flatnonzero(frame[t] < 0) for t in tracks if self.is_python[t].any()]
+        return np.concatenate(found) if found else np.zeros(0, np.intp)
 
     def operators(self, rows: AnyRows) -> Rows:
         return self.operator_of[rows].astype(np.intp)

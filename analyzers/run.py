@@ -281,6 +281,26 @@ class Run:
         linked[launch[launch >= 0]] = True
         return linked
 
+    def outermost(self, calls: npt.NDArray[np.intp], mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
+        """Those of some runtime rows that are not inside of another one of `mask`, which holds runtime rows alone."""
+        outer = np.ones(len(calls), np.bool_)
+        inner = np.flatnonzero(self._is_within[calls])
+        parents = self.timeline.spans.parent[calls[inner]]
+        outer[inner] = self.places.nearest(parents.astype(np.intp), mask) < 0
+        return calls[outer]
+
+    @cached_property
+    def _is_within(self) -> npt.NDArray[np.bool_]:
+        """Runtime rows that may be inside of another runtime row: few, and so not looked for one by one. Shape (n,)."""
+        spans = self.timeline.spans
+        if self.places.above is not spans.parent:
+            return self.timeline.of_kind(Kind.RUNTIME)
+        calls, within = self.timeline.rows(Kind.RUNTIME), np.zeros(len(spans), np.bool_)
+        first = np.minimum(calls + 1, len(spans) - 1)  # what is below a row follows it
+        within[calls[spans.parent[first] == calls]] = True
+        within[self.places.below(within)] = True
+        return within
+
     @cached_property
     def is_named_launch(self) -> npt.NDArray[np.bool_]:
         """Runtime rows that start kernels by their name. Shape (n,)."""
@@ -454,10 +474,10 @@ class Run:
         """Rows that launched kernels by their name, outside of captures, but left no device record."""
         spans, calls = self.timeline.spans, self.timeline.rows(Kind.RUNTIME)
         used, named = self._is_linked.copy(), calls[self.is_named_launch[calls] & ~self.is_capturing[calls]]
-        # one launch may be told twice, by the runtime and by the driver below it; what is below a call follows it
-        following = np.minimum(calls + 1, len(spans) - 1)
-        up = kernels.distinct(spans.parent[named[used[named]]])
-        while (spans.parent[following] == calls).any() and len(up := up[up >= 0]):
+        # one launch may be told twice, by the runtime and by the driver below it
+        linked = named[used[named]]
+        up = kernels.distinct(spans.parent[linked[self._is_within[linked]]])
+        while len(up := up[up >= 0]):
             used[up] = True
             up = kernels.distinct(spans.parent[up])
         rows = named[~used[named]]
@@ -465,7 +485,7 @@ class Run:
             return rows
         mask = np.zeros(len(spans), bool)
         mask[named[used[named]]] = True
-        rows = rows[self.places.nearest(spans.parent[rows].astype(np.intp), mask) < 0]
+        rows = self.outermost(rows, mask)
         told = np.concatenate([calls[used[calls]], self.timeline.device_work()])
         linked = spans.correlation[told]
         return rows[kernels.join(linked, spans.correlation[rows], NO_ID + 1) < 0]  # no id is one, too

@@ -72,7 +72,7 @@ def wait_blocks(run: Run, track: int) -> WaitBlocks:
     spans = run.timeline.spans
     rows = run.timeline.track_rows(track)
     waits = rows.start + np.flatnonzero(run.is_wait[rows])
-    waits = waits[run.places.nearest(spans.parent[waits].astype(np.intp), run.is_wait) < 0]
+    waits = run.outermost(waits, run.is_wait)
     around = run.places.calling_operators(waits)
     outer = np.where(around >= 0, around, waits)
     start, end = spans.start_ns[outer], np.maximum(spans.end_at(outer), spans.end_at(waits))

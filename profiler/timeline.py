@@ -616,8 +616,12 @@ class Timeline:
 
     def rows(self, *kinds: Kind) -> npt.NDArray[np.intp]:
         """Rows of the given kinds, in timeline order."""
-        few = self._rows_of(kinds[0]) if len(kinds) == 1 and self.spans.is_frozen else None
-        return np.flatnonzero(self.of_kind(*kinds)) if few is None else few.astype(np.intp)
+        few = [self._rows_of(kind) if self.spans.is_frozen else None for kind in kinds]
+        kept = [rows for rows in few if rows is not None]
+        if len(kept) < len(kinds):
+            return np.flatnonzero(self.of_kind(*kinds))
+        kept = [rows for rows in kept if len(rows)] or kept[:1]
+        return (np.sort(np.concatenate(kept)) if len(kept) > 1 else kept[0]).astype(np.intp)
 
     def of_kind(self, *kinds: Kind) -> Bool:
         """Whether each row is of one of the kinds. Shape (n,)."""
