@@ -98,9 +98,9 @@ class Places:
         named = self.timeline.match_names(
             lambda n: is_user_frame(n) and not is_garbage_collection(n), Kind.PYTHON
         )
-        codes, files = self.timeline.arg_codes("file")
-        if not files:
+        if "file" not in self.timeline.args.keys:
             return named
+        codes, files = self.timeline.arg_codes("file")
         told = np.array([is_user_file(str(f)) for f in files] + [False], bool)
         return np.asarray(self.is_python & np.where(codes >= 0, told[codes], named), np.bool_)
 
@@ -211,9 +211,9 @@ class Places:
 
     def outer_operators(self, rows: AnyRows) -> Rows:
         """The outermost operator of the unbroken run of operators around each row, else -1."""
-        return kernels.nearest(self.timeline.spans.parent, self._outer, self.operators(rows)).astype(
-            np.intp, copy=False
-        )
+        code, first = kernels.group(self.operators(rows))  # many rows of few operators
+        at = self.operators(rows[first])
+        return kernels.nearest(self.timeline.spans.parent, self._outer, at).astype(np.intp, copy=False)[code]
 
     def calling_operators(self, rows: AnyRows) -> Rows:
         """The operator that a program called and that did the work of each row: the outermost of the unbroken run of
@@ -253,18 +253,21 @@ class Places:
         return named
 
     def _launches_inside(self) -> npt.NDArray[np.uint8]:
-        """How many kernel launches each host row holds, by correlation of work on the device; of more than
+        """How many kernel launches each operator holds, by correlation of work on the device; of more than
         `FEW_LAUNCHES` only that they are more. Shape (n,)."""
         spans, many = self.timeline.spans, FEW_LAUNCHES + 1
+        here = self.above is spans.parent
+        around = self.operator_of if here else kernels.inherited(spans.parent, self.is_operator)
         out = np.zeros(len(spans), np.uint8)
         at = kernels.distinct(spans.launch_row[self.timeline.rows(Kind.KERNEL)])
+        at = around[at[at >= 0]]
         at = at[at >= 0]
         inside = np.ones(len(at), np.int64)
         while len(at):
             code, first = kernels.group(at)  # the higher up, the fewer are left
             at, inside = at[first], np.minimum(kernels.sums(code, inside), many)
             out[at] = np.minimum(out[at] + inside, many)
-            at = spans.parent[at]
+            at = around[spans.parent[at]]
             at, inside = at[at >= 0], inside[at >= 0]
         return out
 

@@ -464,9 +464,11 @@ class Run:
         out = np.zeros(len(self.timeline), bool)
         for track in self.host_tracks:
             rows = self.timeline.track_rows(track)
-            captures = self.captures(track)
-            if len(captures[0]):
-                out[rows] = intervals.contains(captures, self.timeline.spans.start_ns[rows])
+            start = self.timeline.spans.start_ns[rows]
+            for low, high in zip(
+                *(np.searchsorted(start, edge) for edge in self.captures(track)), strict=True
+            ):
+                out[rows.start + low : rows.start + high] = True
         return out
 
     @cached_property
@@ -625,11 +627,11 @@ class Run:
 
     def step_index(self, phase: PhaseSeries, host_ns: Int64) -> npt.NDArray[np.intp]:
         """The number within a phase of the step at each moment (up to the start of its next step), else -1."""
-        at = np.searchsorted(phase.start_ns, host_ns, side="right") - 1
         starts = np.array([s.start_ns for s in self.leading_steps], np.int64)
-        whole = np.searchsorted(starts, host_ns, side="right") - 1
-        same = starts[np.maximum(whole, 0)] == phase.start_ns[np.maximum(at, 0)]
-        return np.where((at >= 0) & same, at, -1).astype(np.intp)
+        at = np.searchsorted(phase.start_ns, starts, side="right") - 1
+        same = (at >= 0) & (starts == phase.start_ns[np.maximum(at, 0)])
+        number = np.append(np.where(same, at, -1), -1)  # the last one is for what is before all steps
+        return number[np.searchsorted(starts, host_ns, side="right") - 1]
 
     def idle_per_step(self, phase: PhaseSeries) -> Int64:
         """Idle time that the host caused in each step of a phase, on the device with most of it. Shape (k,)."""
@@ -664,7 +666,7 @@ class Run:
         """The innermost operator around a host row, or the operator that launched a device row; else -1."""
         spans = self.timeline.spans
         at = int(spans.launch_row[row]) if spans.launch_row[row] >= 0 else row
-        return int(self.places.nearest(np.array([at]), self.places.is_operator)[0])
+        return int(self.places.operator_of[at])
 
     def python_of(self, row: int) -> str:
         """The Python frame around a host row, or around the launch of a device row (`Places.user_frames`), or ""."""

@@ -359,8 +359,9 @@ class Work:
 
 def _members(values: Rows, code: Int32) -> list[Rows]:
     """The values of each group, in order; `code` numbers the groups from 0."""
-    order = np.argsort(code, kind="stable")
-    return np.split(values[order], np.cumsum(np.bincount(code))[:-1])
+    count = np.bincount(code)
+    order = np.argsort(code.astype(kernels.code_type(len(count))), kind="stable")  # narrow codes are counted
+    return np.split(values[order], np.cumsum(count)[:-1])
 
 
 def _ranges(rows: Int64, starts: Int64, members: Rows) -> Int64:

@@ -337,7 +337,7 @@ def sums(group: npt.NDArray[np.signedinteger[Any]], values: Int64, groups: int =
 
 def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The different values of a column of integers, ascending: `np.unique`, many times as fast."""
-    ordered = np.sort(values)
+    ordered = np.sort(values, kind="stable" if values.itemsize <= 2 else None)  # narrow values are counted
     first = np.ones(len(ordered), np.bool_)
     first[1:] = ordered[1:] != ordered[:-1]
     found: npt.NDArray[Any] = ordered[first]

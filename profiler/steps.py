@@ -530,9 +530,9 @@ def step_of_device_rows(timeline: Timeline, steps: list[Step]) -> Codes:
     out = np.full(len(spans), -1, kernels.code_type(len(steps)))
     if not steps:
         return out
-    work = timeline.of_kind(*DEVICE_WORK)
+    work = timeline.device_work()
     # device work asks by its launch, and one track is a slice of rows: no column is looked up for all rows
-    launched = np.flatnonzero(work & (spans.launch_row >= 0))
+    launched = work[spans.launch_row[work] >= 0]
     by = spans.launch_row[launched]
     texts = [f"{t.rank}/{t.process}" for t in timeline.tracks]
     tracks = _tracks_by_steps(steps)
@@ -550,18 +550,25 @@ def step_of_device_rows(timeline: Timeline, steps: list[Step]) -> Codes:
         if clock == "device":
             for k in asking:
                 rows = timeline.track_rows(k)
-                _assign_sorted(out[rows], work[rows], spans.start_ns[rows], steps, mine)
+                _assign_sorted(out[rows], _in(work, rows), spans.start_ns[rows], steps, mine)
             continue
         asking = [k for k in asking if k == number or k not in tracks]
         for k in asking:
             rows = timeline.track_rows(k)
-            _assign_sorted(out[rows], ~work[rows], spans.start_ns[rows], steps, mine)
+            _assign_sorted(out[rows], ~_in(work, rows), spans.start_ns[rows], steps, mine)
         allowed = np.zeros(len(timeline.tracks) + 1, bool)
         allowed[asking] = True
         found = out[launched]
         _assign(found, allowed[spans.track[by]], spans.start_ns[by], steps, mine)
         out[launched] = found
     return out
+
+
+def _in(chosen: Rows, rows: slice) -> Mask:
+    """Which rows of a track are among the chosen, which come in order."""
+    mask = np.zeros(rows.stop - rows.start, np.bool_)
+    mask[chosen[slice(*np.searchsorted(chosen, [rows.start, rows.stop]))] - rows.start] = True
+    return mask
 
 
 def _tracks_by_steps(steps: list[Step]) -> list[int]:
@@ -589,4 +596,8 @@ def _assign_sorted(out: Codes, asks: Mask, when: Int64, steps: list[Step], mine:
     low, high = np.searchsorted(when, starts), np.searchsorted(when, ends)
     for step, a, b in zip(mine, low.tolist(), high.tolist(), strict=True):
         if b > a:
-            out[a:b][asks[a:b] & (out[a:b] < 0)] = step
+            asking = asks[a:b] & (out[a:b] < 0)
+            if asking.all():
+                out[a:b] = step
+            else:
+                out[a:b][asking] = step

@@ -621,7 +621,8 @@ class Timeline:
         if len(kept) < len(kinds):
             return np.flatnonzero(self.of_kind(*kinds))
         kept = [rows for rows in kept if len(rows)] or kept[:1]
-        return (np.sort(np.concatenate(kept)) if len(kept) > 1 else kept[0]).astype(np.intp)
+        # each of them is in order: merging them is enough
+        return (np.sort(np.concatenate(kept), kind="stable") if len(kept) > 1 else kept[0]).astype(np.intp)
 
     def of_kind(self, *kinds: Kind) -> Bool:
         """Whether each row is of one of the kinds. Shape (n,)."""
@@ -771,8 +772,9 @@ class Timeline:
     def _rows_of(self, kind: Kind) -> Int32 | None:
         """Rows of one kind, kept: the same kinds are asked for again and again. None for a quarter of all or more."""
         if kind not in self._kinds:
-            rows = np.flatnonzero(self.spans.kind == np.int8(kind))
-            few = rows.astype(np.int32) if 4 * len(rows) < len(self.spans) else None
+            mask = self.spans.kind == np.int8(kind)
+            is_few = 4 * np.count_nonzero(mask) < len(mask)
+            few = np.flatnonzero(mask).astype(np.int32) if is_few else None
             if not self.spans.is_frozen:
                 return few
             self._kinds[kind] = few
