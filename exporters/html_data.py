@@ -30,7 +30,7 @@ from stallscope.exporters.html_pack import deflated, extremes, pack_json, planes
 from stallscope.exporters.html_text import clean
 from stallscope.exporters.lanes import assign_disjoint_lanes
 from stallscope.profiler import intervals, kernels
-from stallscope.profiler.ids import NO_ID, TEXT_ID_BASE, decode_id
+from stallscope.profiler.ids import NO_ID, decode_id
 from stallscope.profiler.kinds import KIND_NAMES, Kind
 from stallscope.profiler.light import dataclass
 from stallscope.profiler.session import Session
@@ -109,12 +109,11 @@ class _Drawn:
 
 @dataclass
 class _Lanes:
-    """Slices of one track in page order: `row` is the timeline row or -1, `level` the row of the track."""
+    """Slices of one track in page order: by the row of the track, then start. `row` is the timeline row or -1."""
 
     start: Int64
     dur: Int64
     name: Int32 | Int64
-    level: Int64
     row: Rows
 
 
@@ -189,13 +188,13 @@ class _Packer:
             if track.role == "device":
                 weight[self.timeline.track_rows(number)] += _FIRST
         dropped = len(spans) - self.max_slices
-        least = np.partition(weight, dropped)[dropped]
+        ranked = np.partition(weight, dropped)
+        lost, least = ranked[:dropped], ranked[dropped]
         keep = weight > least
         # of equal ones, as many of the first as there is room for
-        keep[np.flatnonzero(weight == least)[: self.max_slices - int(keep.sum())]] = True
-        lost = weight[~keep]
-        lost_device = int((lost >= _FIRST).sum())
-        longest = int((lost & (_FIRST - 1)).max())
+        keep[np.flatnonzero(weight == least)[: self.max_slices - int(np.count_nonzero(keep))]] = True
+        lost_device = int(np.count_nonzero(lost >= _FIRST))
+        longest = int((lost & (_FIRST - 1)).max() if lost_device else lost.max())
         self.left_out.append(
             f"{len(spans) - self.max_slices:,} of {len(spans):,} slices are not drawn: "
             f"{dropped - lost_device:,} host slices and {lost_device:,} device slices, the shortest ones "
@@ -248,12 +247,10 @@ class _Packer:
                 }
             )
 
-    def _add(self, track: PageTrack, part: _Lanes) -> PageTrack:
-        """Append slices (sorted by level, then start) to the page and note their rows on the track."""
-        levels = int(part.level.max()) + 1 if len(part.level) else 0
-        counts = np.bincount(part.level, minlength=levels)
+    def _add(self, track: PageTrack, part: _Lanes, level: npt.NDArray[Any]) -> PageTrack:
+        """Append slices to the page and note their rows on the track: one for each level, as many as have it."""
         first = self.count
-        for count in counts.tolist():
+        for count in np.bincount(level).tolist():
             track.rows.append((first, count))
             if count:
                 self.row_starts.append(first)
@@ -265,16 +262,14 @@ class _Packer:
     def _span_track(self, number: int, drawn: _Drawn) -> PageTrack:
         source, rows = self.timeline.tracks[number], drawn.rows
         spans = self.timeline.spans
-        start, dur = spans.start_ns[rows], spans.dur_ns[rows]
-        level = _lanes(start, start + dur) if source.role == "device" else spans.depth[rows].astype(np.int64)
+        if source.role == "device":
+            start = spans.start_ns[rows]
+            level = assign_disjoint_lanes(start, start + spans.dur_ns[rows])
+        else:
+            level = spans.depth[rows]
         order = _by_level(level)
-        part = _Lanes(
-            start[order],
-            dur[order],
-            drawn.codes[order],
-            level[order],
-            rows[order],
-        )
+        rows = rows[order]
+        part = _Lanes(spans.start_ns[rows], spans.dur_ns[rows], drawn.codes[order], rows)
         kind = {"device": "stream", "host": "thread"}.get(source.role, "label")
         track = PageTrack(
             source.name.replace(" )", ")").strip(),
@@ -285,14 +280,14 @@ class _Packer:
         )
         if source.role != "device":
             self.trees.append(track)
-        return self._add(track, part)
+        return self._add(track, part, level)
 
     def _strip(self, label: str, kind: str, start: Int64, end: Int64, names: Int64, title: str) -> PageTrack:
-        level = _lanes(start, end)
+        level = assign_disjoint_lanes(start, end)
         order = _by_level(level)
         none = np.full(len(start), -1, np.int64)
-        part = _Lanes(start[order], (end - start)[order], names[order], level[order], none)
-        return self._add(PageTrack(label, kind, title=title), part)
+        part = _Lanes(start[order], (end - start)[order], names[order], none)
+        return self._add(PageTrack(label, kind, title=title), part, level)
 
     def _findings_group(self) -> None:
         tracks = []
@@ -394,10 +389,11 @@ class _Packer:
             top = rows[spans.depth[rows] == 0]
             return tracks[number].role == "label", -int(launches[number]), -int(spans.dur_ns[top].sum())
 
-        ordered = sorted(homes.items(), key=lambda item: min(weight(n) for n in item[1]))
+        weights = {number: weight(number) for number in by_track}
+        ordered = sorted(homes.items(), key=lambda item: min(weights[n] for n in item[1]))
         many_ranks = len({rank for rank, _ in homes}) > 1
         for (rank, _), numbers in ordered:
-            numbers = sorted(numbers, key=weight)
+            numbers = sorted(numbers, key=weights.__getitem__)
             label = _process_label(tracks[numbers[0]]) + (f" · rank {rank}" if many_ranks else "")
             self._group(label, "process", [self._span_track(n, by_track[n]) for n in numbers])
 
@@ -453,21 +449,29 @@ class _Packer:
             for label, busy in lines
         ]
 
-    def _drawn_children(self, slices: _Lanes, drawn: Int64) -> Int64:
-        """Drawn time, in the next level of a thread, of the slices that start inside each slice.
-
-        The page adds this up itself; what is stored is the difference to the true time in children, which
-        is 0 but for clipped and left-out slices.
+    def _children_left_out(self, slices: _Lanes, drawn: Int64) -> Int64:
+        """Time in children of each slice of a thread, less the drawn time, in its next level, of the slices that start
+        inside of it: the page adds that up itself. 0 but for clipped and left-out slices. Shape of `slices`.
         """
         out = np.zeros(len(slices.start), np.int64)
+        for track in self.trees:
+            first, many = track.rows[0][0], sum(count for _, count in track.rows)
+            mine = slice(first, first + many)
+            out[mine] = slices.dur[mine] - self.timeline.spans.self_ns.take(slices.row[mine])
         total = np.append(0, np.cumsum(drawn))
         for track in self.trees:
             for (first, many), (below, more) in itertools.pairwise(track.rows):
-                inner = slices.start[below : below + more]
-                low = np.searchsorted(inner, slices.start[first : first + many], side="left")
-                ends = slices.start[first : first + many] + drawn[first : first + many]
-                high = np.searchsorted(inner, ends, side="left")
-                out[first : first + many] = total[below + high] - total[below + np.minimum(low, high)]
+                if many == 0 or more == 0:
+                    continue
+                start, inner = slices.start[first : first + many], slices.start[below : below + more]
+                end = start + drawn[first : first + many]
+                low = np.searchsorted(inner, start)
+                # nearly always all that start before the next slice of the row also start before the end of this one
+                high = np.append(low[1:], more)
+                late = np.flatnonzero((high > low) & (inner.take(high - 1) >= end))
+                high[late] = np.searchsorted(inner, end[late])
+                before = total[below : below + more + 1]
+                out[first : first + many] -= before.take(high) - before.take(low)
         return out
 
     def _details(self, slices: _Lanes, drawn: Int64) -> str:
@@ -485,12 +489,7 @@ class _Packer:
             head["columns"].append([name, len(values), width])
             body.append(raw)
 
-        on_tree = np.array([t.role != "device" for t in self.timeline.tracks] or [False])[spans.track[row]]
-        child = slices.dur[place] - spans.self_ns[row]
-        child *= on_tree
-        child -= self._drawn_children(slices, drawn)[place]
-        put("child", zigzag(child))
-        del on_tree, child
+        put("child", zigzag(self._children_left_out(slices, drawn)[place]))
         launch = spans.launch_row[row]
         linked = np.flatnonzero(launch >= 0)
         put("linked", _steps(place[linked]))
@@ -513,23 +512,23 @@ class _Packer:
 
     def _ids(self, ids: Int64) -> tuple[Int64, dict[str, str]]:
         """Differences of the ids (0: the id before it), and as text those that JavaScript cannot hold."""
-        plain = (ids > max(TEXT_ID_BASE, -(1 << 52))) & (ids < 1 << 52)
-        odd = np.flatnonzero(~plain)
-        odd = odd[ids[odd] != NO_ID]
+        odd = np.flatnonzero(np.abs(ids) >= 1 << 52)  # NO_ID is below all: it has no absolute value
         texts = self.timeline.strings.texts
         text = {
             str(i): clean(str(decode_id(int(ids[i]), texts)), 80) for i in odd.tolist()[:MAX_ARGUMENT_SETS]
         }
-        # NO_ID becomes 0 here; producers use 0 for "none" as well
-        ids *= plain
+        ids[odd] = 0
+        ids *= ids != NO_ID  # producers use 0 for "none" as well
         return zigzag(_steps(ids)), text
 
     def _arguments(self, row: Rows) -> tuple[Int32, dict[str, Any]]:
         """For each slice the index of its set of arguments; a set is pairs of indices into keys and values."""
         known = [k for k in ARGUMENTS if k in self.timeline.args.keys]
-        store, asked = _of_events(self.timeline.args, known, self.timeline.spans.source[row])
+        alike, examples = _alike(self.timeline.args, known, self.timeline.spans.source[row])
+        store, asked = _of_events(self.timeline.args, known, examples)
         events = int(asked.max(initial=-1)) + 1
-        sets: list[list[int]] = [[]]
+        # per set the one it is made of, and the key and value that it has beside that
+        chain: list[tuple[int, int, int]] = [(0, 0, 0)]
         keys: list[dict[str, Any]] = []
         skipped: list[str] = []
         codes, count = np.zeros(events, np.int32), np.array([events], np.int64)  # events by their set
@@ -546,41 +545,111 @@ class _Packer:
                 continue
             used = kernels.distinct(value)
             place = np.searchsorted(used, value)
-            codes[having] = len(sets) + inverse
+            codes[having] = len(chain) + inverse
             count = np.concatenate([left, many])
-            sets += [[*sets[b], len(keys), p] for b, p in zip(before.tolist(), place.tolist(), strict=True)]
+            chain += zip(before.tolist(), itertools.repeat(len(keys)), place.tolist())
             keys.append({"key": clean(key, 60), "values": [_argument(values[v]) for v in used.tolist()]})
         # a slice without any of them has the empty set, which is the first; what -1 finds stands behind all
         kept = kernels.distinct(np.append(np.flatnonzero(count), 0))
         table = np.searchsorted(kept, np.append(codes, 0)).astype(np.int32)
-        return table.take(asked), {"keys": keys, "sets": [sets[k] for k in kept.tolist()], "skipped": skipped}
+        found = table.take(asked).take(alike) if len(row) else np.zeros(0, np.int32)
+        return found, {"keys": keys, "sets": [_set(chain, k) for k in kept.tolist()], "skipped": skipped}
+
+
+def _set(chain: list[tuple[int, int, int]], at: int) -> list[int]:
+    """The keys and values of a set, in pairs, in the order in which they were added."""
+    pairs: list[int] = []
+    while at:
+        at, key, value = chain[at]
+        pairs[:0] = (key, value)
+    return pairs
+
+
+_MIX = [np.uint64(x) for x in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)]
+
+
+def _alike(store: ArgStore, keys: list[str], sources: Int32) -> tuple[Int32, Int32]:
+    """A number for each source event, the same only where they have the same arguments of some keys, shape of
+    `sources`; and of each number the first event that has it, at the end -1 for events without any arguments.
+
+    Thousands of events share each set of arguments, so that what a set is need be found out for its first event only.
+    Sets are told apart by a sum of 64 bits; two different ones have the same with odds of 2^-64.
+    """
+    wanted_key = _key_mask(store, keys)
+    wanted = np.zeros(max(int(sources.max(initial=-1)) + 1, len(store.first) - 1), bool)
+    wanted[sources] = True
+    events = np.flatnonzero(wanted[: len(store.first) - 1])
+    total = np.zeros(len(events), np.int64)
+    for low in range(0, len(events), 1 << 15):  # a store may hold a hundred million
+        some = slice(low, low + (1 << 15))
+        total[some] = _sums_of_arguments(store, wanted_key, events[some])
+    code, heads = kernels.group(total)
+    number = np.full(len(wanted), len(heads), np.int32)
+    number[events] = code
+    return number.take(sources), np.append(events[heads], -1).astype(np.int32)
+
+
+def _key_mask(store: ArgStore, keys: list[str]) -> npt.NDArray[np.bool_]:
+    """Which key codes stand for some keys."""
+    mask = np.zeros(1 << 16, bool)
+    mask[[store.keys.index(k) for k in keys]] = True
+    return mask
+
+
+def _sums_of_arguments(store: ArgStore, wanted_key: npt.NDArray[np.bool_], events: Rows) -> Int64:
+    """For some events the sum of a mix of each wanted argument. Shape of `events`."""
+    at, heads, many = _places_of(store, events)
+    if len(at) == 0:
+        return many
+    key = store.key.take(at)
+    hit = np.flatnonzero(wanted_key.take(key))
+    here = at.take(hit)
+    tag, value = store.entries(here)
+    mix = value.view(np.uint64)
+    mix += key.take(hit) * _MIX[0]
+    mix += tag * _MIX[1]
+    mix *= _MIX[1]
+    mix ^= mix >> np.uint64(32)
+    mix *= _MIX[2]
+    mixed = np.zeros(len(at), np.uint64)
+    mixed[hit] = mix
+    total = np.add.reduceat(mixed, np.minimum(heads, len(at) - 1)).view(np.int64)
+    total[many == 0] = 0
+    return total
+
+
+def _places_of(store: ArgStore, events: Rows) -> tuple[Rows, Rows, Rows]:
+    """The places of all arguments of some events one after the other, where those of each event begin, and how many."""
+    first = store.first.take(events).astype(np.intp)
+    many = store.first.take(events + 1) - first
+    heads = np.cumsum(many) - many
+    at = np.repeat(first - heads, many)
+    at += np.arange(len(at))
+    return at, heads, many
 
 
 def _of_events(store: ArgStore, keys: list[str], sources: Int32) -> tuple[ArgStore, Int32]:
     """The arguments of some keys and some source events, which are numbered anew; and for each source its new number,
     -1 for one without any."""
-    wanted_key = np.zeros(1 << 16, bool)
-    wanted_key[[store.keys.index(k) for k in keys]] = True
-    wanted = np.zeros(max(int(sources.max(initial=-1)) + 1, len(store.first) - 1), bool)
-    wanted[sources] = True
-    known = np.flatnonzero(wanted[: len(store.first) - 1])
+    wanted_key = _key_mask(store, keys)
+    known = kernels.distinct(sources)
+    known = known[(known >= 0) & (known < len(store.first) - 1)]
     found, events = [np.zeros(0, np.intp)], [np.zeros(0, np.int32)]
-    number, count = np.full(len(wanted), -1, np.int32), 0
     for low in range(0, len(known), 1 << 16):  # a store may hold a hundred million
         some = known[low : low + (1 << 16)]
-        first = store.first[some].astype(np.intp)
-        many = store.first[some + 1] - first
-        at = np.repeat(first - np.cumsum(many) + many, many)
-        at += np.arange(len(at))
+        at, _, many = _places_of(store, some)
         keep = np.flatnonzero(wanted_key.take(store.key.take(at)))
-        owner = np.repeat(np.arange(len(some)), many)[keep]
-        new = np.append(True, owner[1:] != owner[:-1])[: len(owner)]
-        number[some[owner[new]]] = np.arange(count, count + int(new.sum()))
         found.append(at[keep])
-        events.append(np.cumsum(new, dtype=np.int32) + np.int32(count - 1))
-        count += int(new.sum())
-    at = np.concatenate(found)
-    return store.part(at, np.concatenate(events)), number.take(sources)
+        events.append(np.repeat(some, many)[keep])
+    at, event = np.concatenate(found), np.concatenate(events)
+    new = np.append(True, event[1:] != event[:-1])[: len(event)]
+    having = event[new]
+    asked = np.full(len(sources), -1, np.int32)
+    place = np.searchsorted(having, sources)
+    has = np.append(having, -2).take(place) == sources
+    asked[has] = place[has]
+    number = np.cumsum(new, dtype=np.int32) - np.int32(1)
+    return store.part(at, number), asked
 
 
 def _steps(values: npt.NDArray[Any]) -> Int64:
@@ -590,8 +659,11 @@ def _steps(values: npt.NDArray[Any]) -> Int64:
     return out
 
 
+_JSON = json.JSONEncoder(ensure_ascii=False)
+
+
 def _argument(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = value if isinstance(value, str) else _JSON.encode(value)
     return clean(text, LONGEST_ARGUMENT)
 
 
@@ -612,13 +684,13 @@ def _columns(slices: _Lanes, row_starts: list[int], base: int) -> _Columns:
     start, dur = slices.start, slices.dur
     if len(start) == 0:
         return _Columns((b"", 1), (b"", 1), (b"", 1), [], dur)
-    new_row = np.zeros(len(start), bool)
-    new_row[row_starts] = True
-    room = np.append(start[1:], 0) - start
-    followed = np.append(~new_row[1:], False)
-    drawn = np.where(followed & (room < dur), room, dur)
-    gap = start - base
-    gap[1:] = np.where(new_row[1:], gap[1:], start[1:] - (start + drawn)[:-1])
+    heads = np.array(row_starts, np.intp)
+    gap = np.empty(len(start), np.int64)
+    np.subtract(start[1:], start[:-1], out=gap[:-1])  # at first how far it is to the next
+    gap[heads - 1] = _FIRST  # behind the last slice of a row, and of all of them, nothing follows
+    drawn = np.minimum(dur, gap)
+    gap[1:] = gap[:-1] - drawn[:-1]
+    gap[heads] = start[heads] - base
     clipped = np.flatnonzero(drawn != dur)
     pairs = [[int(i), int(dur[i])] for i in clipped.tolist()]
     return _Columns(planes(gap), planes(drawn), planes(slices.name), pairs, drawn)
@@ -626,15 +698,11 @@ def _columns(slices: _Lanes, row_starts: list[int], base: int) -> _Columns:
 
 def _concat(parts: list[_Lanes]) -> _Lanes:
     none = np.zeros(0, np.int64)
-    names = ("start", "dur", "name", "level", "row")
+    names = ("start", "dur", "name", "row")
     return _Lanes(*(np.concatenate([none, *(getattr(p, n) for p in parts)]) for n in names))
 
 
-def _lanes(start: Int64, end: Int64) -> Int64:
-    return assign_disjoint_lanes(start, end).astype(np.int64)
-
-
-def _by_level(level: Int64) -> Rows:
+def _by_level(level: npt.NDArray[Any]) -> Rows:
     """A stable order by level; 16-bit keys sort in linear time."""
     if len(level) and int(level.max()) < 1 << 16:
         return np.argsort(level.astype(np.uint16), kind="stable")

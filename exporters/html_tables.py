@@ -181,16 +181,30 @@ def _table(id: str, rows: Sequence[dict[str, Any]]) -> Markup:
         )
         for k in keys
     ]
-    columns = [(key, key in numeric) for key in keys]
-    body = [Markup(f"<tr>{''.join(_cell(k, row.get(k), n) for k, n in columns)}</tr>") for row in rows]
+    columns = [_cells(key, [row.get(key) for row in rows], key in numeric) for key in keys]
+    body = Markup("".join([f"<tr>{''.join(cells)}</tr>" for cells in zip(*columns, strict=True)]))
     table = el("table", [el("thead", el("tr", head)), el("tbody", body)], id=id, class_="sortable")
     return el("div", table, class_="scroll", tabindex=0)
 
 
-def _cell(key: str, value: Any, numeric: bool) -> Markup:
-    """One cell. Tables hold ten thousand: what `el` would make is put together here, the usual first."""
-    if type(value) is int and numeric and -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER:
-        return Markup(f'<td class="num" data-v="{value}">{fact_text(key, value)}</td>')
+def _cells(key: str, values: Sequence[Any], numeric: bool) -> list[str]:
+    """The cells of a column as markup. Tables hold ten thousand: what `el` would make is put together here, the usual
+    first, and texts that come again are made once."""
+    texts: dict[str, str] = {}
+    out = []
+    for value in values:
+        if type(value) is int and numeric and -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER:
+            cell = f'<td class="num" data-v="{value}">{fact_text(key, value)}</td>'
+        elif type(value) is str:
+            if (cell := texts.get(value, "")) == "":
+                cell = texts[value] = _cell(key, value, numeric)
+        else:
+            cell = _cell(key, value, numeric)
+        out.append(cell)
+    return out
+
+
+def _cell(key: str, value: Any, numeric: bool) -> str:
     if type(value) is str and is_plain(value):
         text = safe = value
     else:
@@ -199,11 +213,11 @@ def _cell(key: str, value: Any, numeric: bool) -> Markup:
         safe = escape(text)
     if numeric:
         sort_by = f' data-v="{escape(repr(value))}"' if value is not None else ""
-        return Markup(f'<td class="num"{sort_by}>{safe}</td>')
+        return f'<td class="num"{sort_by}>{safe}</td>'
     if len(text) > 120:
         # long kernel names would make a row ten lines high; the whole text is in the tip, and printed
-        return Markup(f'<td><span class="clip" title="{safe}">{safe}</span></td>')
-    return Markup(f"<td>{safe}</td>")
+        return f'<td><span class="clip" title="{safe}">{safe}</span></td>'
+    return f"<td>{safe}</td>"
 
 
 def _all_numbers(values: Sequence[Any]) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from stallscope.analyzers.finding import Step
@@ -53,23 +54,35 @@ def _nested(key: str, value: Any) -> str:
 
 
 def _number(key: str, value: float) -> str:
+    return _number_format(key)(value)
+
+
+@lru_cache(maxsize=512)
+def _number_format(key: str) -> Callable[[float], str]:
+    """How numbers under a key are written."""
     if key.endswith(_NO_COUNTS):
-        return str(value)
+        return str
     if key == "ns" or key.endswith(("_ns", "_ns_per_step")):
-        return duration(round(value))
+        return lambda value: duration(round(value))
     if key.endswith("bytes"):
-        return size(value)
+        return size
     if key.endswith(("bytes_per_s", "flops_per_s")):
-        unit = "B/s" if "bytes" in key else "FLOP/s"
+        return _rate_in("B/s" if "bytes" in key else "FLOP/s")
+    if key.endswith(("_share", "share", "_ratio_of_peak")):
+        return lambda value: f"{100 * value:.1f} %"
+    if key.endswith("_percent"):
+        return lambda value: f"{value:.1f} %"
+    return lambda value: f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+
+
+def _rate_in(unit: str) -> Callable[[float], str]:
+    def rate(value: float) -> str:
         for limit, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M")):
             if abs(value) >= limit:
                 return f"{value / limit:.3g} {prefix}{unit}"
         return f"{value:.3g} {unit}"
-    if key.endswith(("_share", "share", "_ratio_of_peak")):
-        return f"{100 * value:.1f} %"
-    if key.endswith("_percent"):
-        return f"{value:.1f} %"
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"
+
+    return rate
 
 
 def time_text(value: Any) -> str:

@@ -39,6 +39,8 @@ _BLOCK = 1 << 17
 _FEW_NAMES = 3
 """So many names are compared with each row; more are looked up."""
 
+_JSON = json.JSONDecoder(parse_constant=lambda _: None)
+
 
 def _blocks(rows: int) -> Iterator[slice]:
     """All rows in blocks: what a step makes of one stays near the processor, and is no page of memory the more."""
@@ -254,7 +256,7 @@ class ArgStore:
             return self.spilled(value)
         if value not in self._decoded:
             try:
-                self._decoded[value] = json.loads(self.strings[value], parse_constant=lambda _: None)
+                self._decoded[value] = _JSON.decode(self.strings[value])
             except ValueError:
                 self._decoded[value] = self.strings[value]
         return self._decoded[value]

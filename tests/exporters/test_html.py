@@ -20,10 +20,12 @@ from stallscope.analyzers.finding import Evidence, Finding, Report, RuleOutcome,
 from stallscope.analyzers.units import duration
 from stallscope.exporters import html, html_data
 from stallscope.exporters.html_values import fact_text
+from stallscope.profiler.builder import TimelineBuilder
 from stallscope.profiler.errors import InputError
 from stallscope.profiler.kinds import KIND_NAMES, Kind
-from stallscope.profiler.notes import Note
+from stallscope.profiler.notes import Note, Notes
 from stallscope.profiler.session import Session
+from stallscope.profiler.timeline import ARG_FLOAT, ARG_INT, ARG_JSON, ARG_STRING, Track
 from support import page as pages
 from support.lanes import timeline
 
@@ -187,6 +189,52 @@ def test_arguments_are_shared_and_complete(page: pages.Page) -> None:
     assert told == {"grid": "[1, 1, 1]"}
     empty = real.index(next(i for i in real if page.slices.name[i] == "aten::mm"))
     assert head["sets"][int(page.details["args"][empty])] == []
+
+
+def test_slices_have_the_arguments_of_their_event_however_many_share_them() -> None:
+    builder, rng = TimelineBuilder(), np.random.default_rng(5)
+    host = builder.add_track(Track("thread", "host", process=1, thread=1))
+    many = 400
+    builder.add(
+        track=host,
+        start_ns=np.arange(many) * 10,
+        dur_ns=np.full(many, 9),
+        name=builder.strings.code("op"),
+        kind=int(Kind.OPERATOR),
+    )
+    shapes = [builder.strings.code(text) for text in ("[[1, 2], []]", "[[3]]", "7")]
+    for key, tag, values in (
+        ("Python id", ARG_INT, np.arange(many)),  # in no page
+        ("bytes", ARG_INT, rng.integers(0, 3, many)),
+        ("bytes", ARG_FLOAT, rng.integers(0, 2, many)),  # a second one, which counts; 0 is not 0.0
+        ("Input Dims", ARG_JSON, rng.choice(shapes, many)),
+        ("kernel", ARG_STRING, rng.choice(shapes, many)),
+        ("stream", ARG_INT, rng.integers(0, 9, many)),
+    ):
+        some = np.flatnonzero(rng.random(many) < 0.6)
+        builder.add_args(some, key, tag, values[some])
+    session = Session(builder.finish(), {}, Notes())
+
+    page = drawn_page(session)
+
+    head, args = page.details["head"]["args"], session.timeline.args
+    told = [
+        {
+            head["keys"][k]["key"]: head["keys"][k]["values"][v]
+            for k, v in zip(head["sets"][i][::2], head["sets"][i][1::2], strict=True)
+        }
+        for i in page.details["args"].tolist()
+    ]
+    true = [
+        {
+            k: v if isinstance(v, str) else json.dumps(v)
+            for k, v in args.of(i).items()
+            if k in html_data.ARGUMENTS
+        }
+        for i in range(many)
+    ]
+    assert told == true
+    assert 20 < len(head["sets"]) == len({json.dumps(t, sort_keys=True) for t in true})
 
 
 def test_ids_that_javascript_would_round_are_kept_as_text() -> None:
