@@ -61,7 +61,7 @@ def has_line(name: str) -> bool:
     >>> has_line("torch/nn/functional.py(1): linear"), has_line("<built-in method linear of object at 0x7f>")
     (True, False)
     """
-    return name[:1] != "<" and any(form.match(name) for form in (_KINETO, _SAMPLE, _JAX))
+    return name[:1] != "<" and bool(_KINETO.match(name) or _SAMPLE.match(name) or _JAX.match(name))
 
 
 def is_waiting_frame(name: str) -> bool:

@@ -26,6 +26,8 @@ _COMPILE_SPAN = re.compile(
     r"PjRt\w*::Compile|backend_compile_and_load|aclopCompileAndExecute|jit_compile|nvrtc|hiprtc|"
     r"torch/cuda/graphs\.py\(\d+\): (?:capture_begin|capture_end)"
 )
+_COMPILE_WORDS = ("torch/_", "triton/", "ompile", "CachingAutotuner", "rtc", "torch/cuda/graphs.py")
+"""One of them is in every name that `_COMPILE_SPAN` finds: of most names they are asked, which is ten times as fast."""
 _COMPILE_CALL = re.compile(
     r"ModuleLoad|LibraryLoad|LinkCreate|LinkAdd|LinkComplete|BeginCapture|EndCapture|GraphInstantiate|GraphDestroy|"
     r"nvrtcCompile|hiprtcCompile|aclopCompile|^(?:AscendCL@)?opCompile$|KernelGetFunction|aclrtBinaryLoad"
@@ -39,21 +41,19 @@ _ALLOCATOR_CALL = re.compile(
 _CAPTURE_BEGIN = re.compile(r"StreamBeginCapture|aclmdlRICaptureBegin")
 _CAPTURE_END = re.compile(r"StreamEndCapture|aclmdlRICaptureEnd")
 
-_SCHEDULING = re.compile(
-    r"schedule|/sched/|input_queue|output_queue|recv_requests|get_next_batch|process_batch_result|wait_for_request|"
-    r"batch_queue",
-    re.IGNORECASE,
-)
+_SCHEDULING = ("schedule", "/sched/", "input_queue", "output_queue", "recv_requests", "get_next_batch",
+               "process_batch_result", "wait_for_request", "batch_queue")  # fmt: skip
 
 
 def is_garbage_collection(name: str) -> bool:
     """Whether a span of this name is Python's garbage collector at work."""
-    return _GARBAGE.search(name) is not None
+    low = name.lower()  # most names have neither word, which is seen at once
+    return ("gc" in low or "collect" in low) and _GARBAGE.search(name) is not None
 
 
 def is_compilation(name: str) -> bool:
     """Whether a Python frame, operator or annotation of this name compiles code."""
-    return _COMPILE_SPAN.search(name) is not None
+    return any(word in name for word in _COMPILE_WORDS) and _COMPILE_SPAN.search(name) is not None
 
 
 def is_compile_call(name: str) -> bool:
@@ -91,4 +91,5 @@ def is_capture_end(name: str) -> bool:
 def is_scheduling(name: str) -> bool:
     """Whether a frame or annotation of this name chooses what runs next, or waits for it."""
     # the noise schedulers of diffusion models schedule nothing
-    return _SCHEDULING.search(name) is not None and "diffusers/" not in name
+    low = name.lower()
+    return any(word in low for word in _SCHEDULING) and "diffusers/" not in name

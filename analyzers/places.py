@@ -153,16 +153,20 @@ class Places:
 
     @cached_property
     def is_operator(self) -> npt.NDArray[np.bool_]:
-        return np.asarray(self.timeline.of_kind(Kind.OPERATOR) & ~self._is_step, np.bool_)
+        found = self.timeline.of_kind(Kind.OPERATOR)
+        found[self._steps] = False
+        return found
 
     @cached_property
     def is_annotation(self) -> npt.NDArray[np.bool_]:
-        return np.asarray(self.timeline.of_kind(Kind.ANNOTATION) | self._is_step, np.bool_)
+        found = self.timeline.of_kind(Kind.ANNOTATION)
+        found[self._steps] = True
+        return found
 
     @cached_property
-    def _is_step(self) -> npt.NDArray[np.bool_]:
-        """Ranges of profiler steps that a source (Kineto up to torch 1.9) wrote among the operators. Shape (n,)."""
-        return self.timeline.match_names(lambda n: n.startswith(PROFILER_STEP), Kind.OPERATOR)
+    def _steps(self) -> AnyRows:
+        """Ranges of profiler steps that a source (Kineto up to torch 1.9) wrote among the operators."""
+        return self.timeline.named_rows(lambda n: n.startswith(PROFILER_STEP), Kind.OPERATOR)
 
     @cached_property
     def is_waiting(self) -> npt.NDArray[np.bool_]:
@@ -248,7 +252,7 @@ class Places:
             lambda n: "::" in n and not n.startswith(("autograd::engine", "##")) and " " not in n,
             Kind.OPERATOR,
         )
-        named &= self.is_operator
+        named[self._steps] = False
         named &= self._launches_inside() <= FEW_LAUNCHES
         return named
 

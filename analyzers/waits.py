@@ -191,7 +191,8 @@ def _expiry(run: Run, blocks: WaitBlocks) -> Int64:
 
 def is_wait(run: Run) -> Bool:
     """Rows in which the host waits: synchronising calls, and copies that return when the copy is done."""
-    blocking = run.timeline.match_names(kinds.is_blocking_copy_call, run.is_copy_call)
+    calls = np.flatnonzero(run.is_copy_call)
+    blocking = calls[run.timeline.match_names_at(kinds.is_blocking_copy_call, calls)]
     spans = run.timeline.spans
     copies = run.timeline.rows(Kind.MEMCPY)
     copies = copies[spans.launch_row[copies] >= 0]
@@ -199,7 +200,8 @@ def is_wait(run: Run) -> Bool:
     done = spans.end_at(call) >= spans.end_at(copies)
     # a pinned, asynchronous copy of some bytes may happen to end before its call returns
     done &= run.is_copy_call[call] & (spans.dur_ns[call] >= COPY_NS)
-    waits = run.is_sync | blocking
+    waits = run.is_sync.copy()
+    waits[blocking] = True
     waits[call[done]] = True
     waits &= ~run.is_profiler_sync
     return waits

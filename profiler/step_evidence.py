@@ -101,7 +101,7 @@ def phases(
 
 def _telling_rows(timeline: Timeline) -> Rows:
     """Operators that can tell a phase, by start."""
-    rows = np.flatnonzero(timeline.match_names(_tells, Kind.OPERATOR))
+    rows = timeline.named_rows(_tells, Kind.OPERATOR).astype(np.intp)
     return rows[np.argsort(timeline.spans.start_ns[rows], kind="stable")]
 
 
@@ -193,10 +193,11 @@ def _kernel_hints(timeline: Timeline, start_ns: Int64, end_ns: Int64) -> list[Ev
     """What the names of attention kernels launched in each range tell; both kinds together are mixed."""
     hints = []
     for test in (_decodes, _prefills):
-        rows = np.flatnonzero(timeline.match_names(test, Kind.KERNEL))
-        launch = timeline.spans.launch_row[rows]
+        rows = timeline.named_rows(test, Kind.KERNEL)
+        launch = timeline.spans.launch_row
+        linked = launch[rows][launch[rows] >= 0]
         # what was launched before the recording belongs to none of its steps
-        by = launch[launch >= 0] if (timeline.spans.launch_row >= 0).any() else rows
+        by = linked if len(linked) or (launch >= 0).any() else rows
         at = np.sort(timeline.spans.start_ns[by])
         hints.append(np.searchsorted(at, end_ns) - np.searchsorted(at, start_ns))
     out: list[Evidence | None] = []

@@ -169,10 +169,7 @@ class _Told:
 def _read_names(timeline: Timeline, kinds: tuple[Kind, ...]) -> tuple[Rows, _Told]:
     """Rows of these kinds whose name tells a step, and what it tells. One look per distinct name."""
     name = timeline.spans.name
-    tells = np.zeros(len(timeline), np.bool_)
-    for kind in kinds:
-        tells |= timeline.match_names(_tells_step, kind)
-    rows = np.flatnonzero(tells)
+    rows = np.sort(np.concatenate([timeline.named_rows(_tells_step, kind) for kind in kinds])).astype(np.intp)
     table = np.full(len(timeline.strings), -1, np.int32)
     names: list[StepName] = []
     for code in kernels.distinct(name[rows]).tolist():
@@ -337,8 +334,8 @@ def _pass_rows(timeline: Timeline) -> tuple[Rows, Rows]:
     above = _ancestor_in(timeline, rows, mask)
     outer = kernels.distinct(above[kernels.among(above, rows[above < 0])])
     # what torch.compile made of a module has none inside
-    compiled = timeline.match_names(lambda name: "OptimizedModule" in name, mask)
-    outer = kernels.distinct(np.append(outer, rows[(above < 0) & compiled[rows]]))
+    compiled = timeline.match_names_at(lambda name: "OptimizedModule" in name, rows)
+    outer = kernels.distinct(np.append(outer, rows[(above < 0) & compiled]))
     return rows, outer[np.argsort(timeline.spans.start_ns[outer], kind="stable")]
 
 
@@ -406,7 +403,7 @@ def _is_encoder(step: Step) -> bool:
 
 def _causal(timeline: Timeline, start: Int64, end: Int64) -> Mask:
     """Whether a module that generates text begins in each range."""
-    named = timeline.match_names(_is_causal, Kind.PYTHON)
+    named = timeline.named_rows(_is_causal, Kind.PYTHON)
     at = np.sort(timeline.spans.start_ns[named])
     return np.asarray(np.searchsorted(at, end) > np.searchsorted(at, start), np.bool_)
 

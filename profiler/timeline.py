@@ -268,7 +268,9 @@ class ArgStore:
     def _entries(self, key: str) -> npt.NDArray[np.intp]:
         if key not in self.keys:
             return np.zeros(0, dtype=np.intp)
-        return np.flatnonzero(self.key == self.keys.index(key))
+        wanted = np.uint16(self.keys.index(key))
+        return np.concatenate([h.start + np.flatnonzero(self.key[h] == wanted) for h in _blocks(len(self.key))]
+                              or [np.zeros(0, np.intp)])  # fmt: skip
 
     def ints(self, key: str, events: int, missing: int = -1) -> Int64:
         """One int64 per source event, shape (events,); floats are truncated, texts are `missing`."""
