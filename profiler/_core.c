@@ -293,6 +293,15 @@ static PyObject *tokeniser_texts(PyObject *object, PyObject *args) {
     return list;
 }
 
+/* threads(n): the pid and tid of each thread behind the first n, 8 bytes each. */
+static PyObject *tokeniser_threads(PyObject *object, PyObject *first) {
+    const Table *table = &((Tokeniser *)object)->tokens->threads;
+    Py_ssize_t from = PyLong_AsSsize_t(first) * 16, size = (Py_ssize_t)table->text.length;
+    if (PyErr_Occurred()) return NULL;
+    if (from < 0 || from > size) from = size;
+    return PyBytes_FromStringAndSize((char *)table->text.data + from, size - from);
+}
+
 static PyObject *tokeniser_take_spill(PyObject *object, PyObject *unused) {
     (void)unused;
     Tokens *t = ((Tokeniser *)object)->tokens;
@@ -315,6 +324,7 @@ static PyMethodDef tokeniser_methods[] = {
     {"feed", tokeniser_feed, METH_O, "feed(bytes, or None at the end) -> None, or the bytes behind the list"},
     {"take", tokeniser_take, METH_NOARGS, "take() -> the memory of each column, or None if all is default"},
     {"texts", tokeniser_texts, METH_VARARGS, "texts(keys, n) -> texts by code, or argument names by number, behind the first n"},
+    {"threads", tokeniser_threads, METH_O, "threads(n) -> pid and tid of the threads behind the first n, as bytes"},
     {"take_spill", tokeniser_take_spill, METH_NOARGS, "take_spill() -> texts put aside since the last call"},
     {"counts", tokeniser_counts, METH_NOARGS, "counts() -> dict"},
     {NULL, NULL, 0, NULL},

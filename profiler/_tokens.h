@@ -190,10 +190,10 @@ static void table_free(Table *t) {
  */
 
 /* COL_ARGS_FROM: the number of an event's first argument */
-enum { COL_PH, COL_NAME, COL_CAT, COL_TS, COL_DUR, COL_PID, COL_TID, COL_ID, COL_ARGS_FROM, EVENT_COLUMNS };
+enum { COL_PH, COL_NAME, COL_CAT, COL_TS, COL_DUR, COL_THREAD, COL_ID, COL_ARGS_FROM, EVENT_COLUMNS };
 /* COL_WIDE: what does not fit into 32 bits; COL_ARG_VALUE is then its place */
 enum { COL_ARG_KEY = EVENT_COLUMNS, COL_ARG_TAG, COL_ARG_VALUE, COL_WIDE, COLUMNS };
-static const u8 column_size[COLUMNS] = {1, 4, 4, 8, 8, 8, 8, 8, 4, 2, 1, 4, 8};
+static const u8 column_size[COLUMNS] = {1, 4, 4, 8, 8, 4, 8, 4, 2, 1, 4, 8};
 
 enum { ARG_INT, ARG_FLOAT, ARG_STRING, ARG_JSON, ARG_CONST, ARG_BIGINT, ARG_SPILLED, ARG_WIDE };
 
@@ -248,6 +248,9 @@ struct Tokens {
     size_t rows, row_room, args, arg_room, wide, wide_room;
     size_t args_from, wide_from; /* where those of the next event, or of the one being read, begin */
     Table strings, keys;
+    Table threads; /* each pair of pid and tid, as their 16 bytes */
+    int64_t pair[3]; /* of the event before, and room to read behind it */
+    int32_t thread;  /* its number, -1 for neither */
     Table odd; /* texts as written that a callback had to clean, so that each is cleaned once */
     Bytes odd_codes;
     Guess guess[STATES][2];
@@ -282,6 +285,7 @@ static void tokens_free(Tokens *t) {
     for (int i = 0; i < COLUMNS; i++) free(t->column[i]);
     table_free(&t->strings);
     table_free(&t->keys);
+    table_free(&t->threads);
     table_free(&t->odd);
     Bytes *all[] = {&t->odd_codes, &t->carry, &t->scratch, &t->clean, &t->mended, &t->spill};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]->data);
@@ -292,6 +296,8 @@ static Tokens *tokens_new(uint64_t seed) {
     Tokens *t = calloc(1, sizeof *t);
     if (!t) return NULL;
     t->seed = seed;
+    t->pair[0] = t->pair[1] = NO_ID;
+    t->thread = -1;
     t->keep = 1;
     t->decimal_point = '.';
     t->text_budget = (size_t)1 << 27;
@@ -364,6 +370,25 @@ static void drop_args(Tokens *t) {
     t->wide = t->wide_from;
 }
 
+/* The code of a text in a table, added if it is new. -1 with t->why set: no memory. */
+static int32_t intern(Tokens *t, Table *table, const u8 *p, size_t n) {
+    uint32_t at = 0, hash = text_hash(p, n, t->seed);
+    int32_t code = table_find(table, p, n, hash, &at);
+    if (code >= 0) return code;
+    code = table_add(table, p, n, hash, at);
+    if (code < 0) t->why = NO_MEMORY;
+    return code;
+}
+
+/* Looks up what the event's pid and tid together have for a number. */
+static Status find_thread(Tokens *t, const Row *row) {
+    int none = row->pid == NO_ID && row->tid == NO_ID;
+    t->pair[0] = row->pid;
+    t->pair[1] = row->tid;
+    t->thread = none ? -1 : intern(t, &t->threads, (const u8 *)t->pair, 2 * sizeof(int64_t));
+    return none || t->thread >= 0 ? OK : NO_MEMORY;
+}
+
 /* Stores an event. Its arguments are already stored. */
 static inline Status put_row(Tokens *t, const Row *row) {
     if (!t->keep) {
@@ -374,13 +399,13 @@ static inline Status put_row(Tokens *t, const Row *row) {
         if (t->rows >= MAX_ROWS) return NO_MEMORY;
         if (grow_columns(t, 0, EVENT_COLUMNS, &t->row_room) < 0) return NO_MEMORY;
     }
+    if (UNLIKELY(row->pid != t->pair[0] || row->tid != t->pair[1]) && find_thread(t, row) != OK) return NO_MEMORY;
     PUT(COL_PH, u8, row->ph, 0);
     PUT(COL_NAME, int32_t, row->name, -1);
     PUT(COL_CAT, int32_t, row->cat, -1);
     PUT(COL_TS, int64_t, row->ts, NO_TIME);
     PUT(COL_DUR, int64_t, row->dur, NO_TIME);
-    PUT(COL_PID, int64_t, row->pid, NO_ID);
-    PUT(COL_TID, int64_t, row->tid, NO_ID);
+    PUT(COL_THREAD, int32_t, t->thread, -1);
     PUT(COL_ID, int64_t, row->id, NO_ID);
     PUT(COL_ARGS_FROM, int32_t, (int32_t)t->args_from, 0);
     t->rows++;
@@ -462,16 +487,6 @@ static Status unescape(Tokens *t, const u8 *p, size_t n) {
     t->scratch.length = (size_t)(out - t->scratch.data);
     memset(out, 0, 8); /* hashing reads a little further */
     return controls && may_be_path(p, n) ? BAD : OK;
-}
-
-/* The code of a text in a table, added if it is new. -1 with t->why set: no memory. */
-static int32_t intern(Tokens *t, Table *table, const u8 *p, size_t n) {
-    uint32_t at = 0, hash = text_hash(p, n, t->seed);
-    int32_t code = table_find(table, p, n, hash, &at);
-    if (code >= 0) return code;
-    code = table_add(table, p, n, hash, at);
-    if (code < 0) t->why = NO_MEMORY;
-    return code;
 }
 
 /* A text the strict rules do not cover: cleaned by the callback, once for each way it is written. */

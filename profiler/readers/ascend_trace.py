@@ -40,7 +40,7 @@ from stallscope.profiler.readers.ascend_rank import (
     used_codes,
 )
 from stallscope.profiler.readers.source import head as unpacked_head
-from stallscope.profiler.readers.trace_events import RawEvents, tokenise
+from stallscope.profiler.readers.trace_events import RawEvents, Threads, tokenise
 from stallscope.profiler.session import Session
 from stallscope.profiler.timeline import (
     ARG_FLOAT,
@@ -213,8 +213,9 @@ def join_events(parts: list[RawEvents]) -> RawEvents:
             columns.setdefault(name, []).append(getattr(part, name))
         for name in ("name", "cat"):
             columns.setdefault(name, []).append(translate(texts, getattr(part, name)))
-        for name in ("pid", "tid", "id"):
-            columns.setdefault(name, []).append(translate_ids(texts, getattr(part, name)))
+        everything = slice(None)
+        for name, ids in (("pid", part.pids(everything)), ("tid", part.tids(everything)), ("id", part.id)):
+            columns.setdefault(name, []).append(translate_ids(texts, ids))
         keys += [k for k in part.args.keys if k not in keys]
         key = np.array([keys.index(k) for k in part.args.keys] or [0], np.uint16)[part.args.key]
         tag, value = part.args.entries()
@@ -224,7 +225,8 @@ def join_events(parts: list[RawEvents]) -> RawEvents:
         notes.extend(part.notes)
         base += len(part)
     joined: dict[str, Any] = {name: np.concatenate(values) for name, values in columns.items()}
-    return RawEvents(strings, args=ArgStore.joined(args), top_level="array", notes=notes, **joined)
+    threads, joined["thread"] = Threads.of(joined.pop("pid"), joined.pop("tid"))
+    return RawEvents(strings, threads, args=ArgStore.joined(args), top_level="array", notes=notes, **joined)
 
 
 def finish(rank: RankBuilder, trace: Trace | None) -> tuple[Timeline, dict[str, Any]]:
@@ -295,19 +297,19 @@ class Trace:
             if what not in ("process_name", "process_labels", "thread_name"):
                 continue
             args = raw.args.of(i)
-            pid = int(raw.pid[i])
+            pid = int(raw.pids(i))
             if what == "process_name":
                 names[pid] = str(args.get("name", ""))
             elif what == "process_labels":
                 labels[pid] = str(args.get("labels", ""))
             else:
-                self.threads[(pid, int(raw.tid[i]))] = str(args.get("name", ""))
+                self.threads[(pid, int(raw.tids(i)))] = str(args.get("name", ""))
         spans = np.flatnonzero(raw.ph == ord("X"))
-        used = raw.pid[grouped(raw.pid)[1]].tolist() if len(raw) else []
+        used = raw.pids(grouped(raw.thread)[1]).tolist() if len(raw) else []
         roles = {p: _role(names.get(p, "")) for p in used}
         for pid in used:
             if roles[pid] == OTHER:
-                roles[pid] = self._infer(spans[raw.pid[spans] == pid])
+                roles[pid] = self._infer(spans[raw.pids(spans) == pid])
             if roles[pid] == OTHER and labels.get(pid, "").startswith("NPU"):
                 roles[pid] = LABELS
         is_new = _new_pid_scheme(roles)
@@ -345,10 +347,10 @@ class Trace:
         raw = self.raw
         out: dict[int, int] = {}
         spans = np.flatnonzero(raw.ph == ord("X"))
-        _, heads = grouped(raw.pid[spans], raw.tid[spans])
+        _, heads = grouped(raw.pids(spans), raw.tids(spans))
         for i in spans[heads].tolist():
-            if self.processes[int(raw.pid[i])].role == FRAMEWORK:
-                out.setdefault(int(raw.tid[i]), int(raw.pid[i]))
+            if self.processes[int(raw.pids(i))].role == FRAMEWORK:
+                out.setdefault(int(raw.tids(i)), int(raw.pids(i)))
         return out
 
     @property
@@ -389,8 +391,8 @@ class Trace:
         """A number of the process of each event, shape of `events`."""
         if len(events) == 0:
             return np.zeros(0, np.int64)
-        group, heads = grouped(self.raw.pid[events])
-        table = np.array([what(self.processes[int(p)]) for p in self.raw.pid[events[heads]]], np.int64)
+        group, heads = grouped(self.raw.pids(events))
+        table = np.array([what(self.processes[int(p)]) for p in self.raw.pids(events[heads])], np.int64)
         return table[group]
 
     def _valid(self, events: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
@@ -446,7 +448,7 @@ class Trace:
         queue = kind == Kind.QUEUE
         connection[queue] = raw.args.ids("correlation_id", len(raw))[events[queue]]
         numbers[events] = self.rank.builder.add(
-            track=by_pair(raw.pid[events], raw.tid[events], self._host_track),
+            track=by_pair(raw.pids(events), raw.tids(events), self._host_track),
             start_ns=raw.ts_ns[events],
             dur_ns=self._dur(events),
             name=self._names(events),
@@ -548,7 +550,7 @@ class Trace:
             return self.rank.label_track(f"{what or process.name}: {thread}", process.device)
 
         numbers[events] = self.rank.builder.add(
-            track=by_pair(raw.pid[events], raw.tid[events], make),
+            track=by_pair(raw.pids(events), raw.tids(events), make),
             start_ns=raw.ts_ns[events],
             dur_ns=self._dur(events),
             name=self._names(events),
@@ -561,7 +563,7 @@ class Trace:
         raw = self.raw
         if len(events) == 0:
             return np.zeros(0, bool)
-        lanes = by_pair(raw.pid[events], raw.tid[events], self._lane_class)
+        lanes = by_pair(raw.pids(events), raw.tids(events), self._lane_class)
         has_parts = self._text_codes("task type")[events] >= 0
         return np.where(lanes == 0, ~has_parts, lanes == 1)
 
@@ -603,7 +605,7 @@ class Trace:
             dur_ns=self._dur(ops),
             name=self._names(ops),
             device=self._device_of(ops),
-            group=by_pair(raw.pid[ops], raw.tid[ops], self._group_number).astype(np.int64),
+            group=by_pair(raw.pids(ops), raw.tids(ops), self._group_number).astype(np.int64),
             connection=connection[ops],
             source=ops.astype(np.int32),
         )
@@ -637,7 +639,7 @@ class Trace:
             digits = re.search(r"(\d{1,18})\s*$", name)
             return int(digits[1]) if digits else tid
 
-        return by_pair(self.raw.pid[events], self.raw.tid[events], stream, dtype=np.int64)
+        return by_pair(self.raw.pids(events), self.raw.tids(events), stream, dtype=np.int64)
 
     def _task_types(self, events: npt.NDArray[np.intp]) -> Int32:
         return self._text_codes("Task Type")[events]
@@ -724,7 +726,7 @@ class Trace:
         good = end_events >= 0
         starts, end_events = starts[good], end_events[good]
         self.arrows = Arrows(
-            track=by_pair(raw.pid[starts], raw.tid[starts], self._host_track),
+            track=by_pair(raw.pids(starts), raw.tids(starts), self._host_track),
             time_ns=raw.ts_ns[starts],
             event=end_events,
         )
@@ -752,13 +754,13 @@ class Trace:
             if len(at) == 0:
                 continue
             parts = np.full(len(at), -1) if part is None else part[at]
-            group, heads = grouped(raw.pid[at], raw.name[at], parts)
+            group, heads = grouped(raw.pids(at), raw.name[at], parts)
             order = np.argsort(group, kind="stable")
             ends = np.cumsum(np.bincount(group, minlength=len(heads)))
             for head, end, begin in zip(heads.tolist(), ends.tolist(), [0, *ends[:-1].tolist()], strict=True):
                 i, rows = int(at[head]), order[begin:end]
                 name = counter_label(self.texts[raw.name[i]] if raw.name[i] >= 0 else "", key)
-                self._counter(at[rows], int(raw.pid[i]), name, int(parts[head]), values[rows])
+                self._counter(at[rows], int(raw.pids(i)), name, int(parts[head]), values[rows])
 
     def _counter(
         self, events: npt.NDArray[Any], pid: int, label: str, acc: int, values: npt.NDArray[np.float64]
@@ -816,7 +818,7 @@ class _Binder:
         self.ts = raw.ts_ns[known[order]]
 
     def _key(self, events: npt.NDArray[np.intp]) -> Int64:
-        return mix(mix(self.raw.pid[events], self.raw.tid[events]), self.raw.ts_ns[events])
+        return mix(mix(self.raw.pids(events), self.raw.tids(events)), self.raw.ts_ns[events])
 
     def __call__(self, points: npt.NDArray[np.intp]) -> Int64:
         """Event numbers of the spans at flow events, -1 where there is none."""

@@ -167,7 +167,7 @@ class _Interpreter:
         # nobody reads the events' columns any more: what they held the rows' columns hold
         room = self.builder.room
         room.give(track_of_event)
-        for done in ("pid", "tid", "id"):
+        for done in ("thread", "id"):
             room.give(raw.let_go(done))
         start = raw.moved("ts_ns", rows, room)
         raw.dur_ns, self.dur_ns = self.dur_ns, raw.dur_ns[:0]
@@ -219,7 +219,7 @@ class _Interpreter:
                 continue
             args = raw.args.of(i)
             value = str(args.get("name", args.get("labels", "")))
-            pid, tid = int(raw.pid[i]), int(raw.tid[i])
+            pid, tid = int(raw.pids(i)), int(raw.tids(i))
             if name == "process_name":
                 lanes.process[pid] = value
             elif name == "thread_name":
@@ -246,15 +246,17 @@ class _Interpreter:
         spans = _phase_in(raw.ph, "XBbS")
         untold = spans & ((kind < 0) | (kind == Kind.OTHER))
         if untold.any():
-            for pid in kernels.distinct(raw.pid[untold]):
+            for pid in kernels.distinct(raw.pids(untold)):
                 name = self.lanes.process.get(int(pid), str(self._id(pid)))
                 if _DEVICE_PROCESS.match(name):
-                    kind[untold & (raw.pid == pid)] = Kind.KERNEL
+                    kind[untold & (raw.threads.pid == pid)[raw.thread]] = Kind.KERNEL
         kind[kind < 0] = Kind.OTHER
         self._refine_by_name(kind, spans)
         for name in _PROFILER_THREADS:
             if (code := raw.strings.find(name)) >= 0:
-                kind[raw.tid == TEXT_ID_BASE - code] = Kind.OVERHEAD
+                own = raw.threads.tid == TEXT_ID_BASE - code
+                if own.any():
+                    kind[own[raw.thread]] = Kind.OVERHEAD
         return kind
 
     def _refine_by_name(self, kind: npt.NDArray[np.int8], spans: npt.NDArray[np.bool_]) -> None:
@@ -357,7 +359,7 @@ class _Interpreter:
             return found
         low, high = _range(ts, known)
         work = np.flatnonzero(known & _IS_WORK.take(kind))
-        lane, _ = kernels.group(self.raw.pid[work], self.raw.tid[work])
+        lane = self.raw.thread[work]
         order = np.lexsort((ts[work], lane))
         work, lane = work[order], lane[order]
         over = (lane[1:] == lane[:-1]) & (ts[work[1:]] < ts[work[:-1]] + dur[work[:-1]])
@@ -417,11 +419,11 @@ class _Interpreter:
             return _no_spans()
         edges = edges[np.argsort(raw.ts_ns[edges], kind="stable")]
         end_of_trace = self._last_time()
-        stacks: dict[tuple[int, int], list[int]] = {}
+        stacks: dict[int, list[int]] = {}
         spans: list[tuple[int, int]] = []
         stray: list[int] = []
         for i in edges.tolist():
-            stack = stacks.setdefault((int(raw.pid[i]), int(raw.tid[i])), [])
+            stack = stacks.setdefault(int(raw.thread[i]), [])
             if raw.ph[i] == ord("B"):
                 stack.append(i)
             elif stack:
@@ -501,34 +503,33 @@ class _Interpreter:
         group = kernels.mapped(_LANE_GROUP, kind)
         for events in self.paired:
             group[events[_phase_in(raw.ph[events], "bS")]] = _ASYNC
-        thread, first_of_thread = kernels.group(raw.pid, raw.tid)
         # a number per lane: threads by what kind of lane they are, behind them streams and async ids
-        label = thread
+        label = raw.thread + np.int32(1)
         label *= np.int32(_GROUPS)
         label += group
         label[~spans] = -1
-        behind = len(first_of_thread) * _GROUPS
+        behind = (len(raw.threads) + 1) * _GROUPS
         streams = np.flatnonzero(spans & (group == _STREAM)).astype(np.int32)
         stream = raw.args.ids_at("stream", streams)
         device = raw.args.ints_at("device", streams, missing=NO_TIME)
-        stream = np.where(stream != NO_ID, stream, raw.tid[streams])
-        code, first_stream = kernels.group(raw.pid[streams], stream, device)
+        stream = np.where(stream != NO_ID, stream, raw.tids(streams))
+        code, first_stream = kernels.group(raw.pids(streams), stream, device)
         label[streams] = behind + code
         if any(self.phases[ord(letter)] for letter in "bS"):
             ids = np.flatnonzero(spans & (group == _ASYNC))
-            code, _ = kernels.group(raw.pid[ids], raw.id[ids])
+            code, _ = kernels.group(raw.pids(ids), raw.id[ids])
             label[ids] = behind + len(first_stream) + code
         heads = self._heads(label)
-        self.ranks = _merged_ranks({p: self._id(p) for p in kernels.distinct(raw.pid[heads]).tolist()})
+        self.ranks = _merged_ranks({p: self._id(p) for p in kernels.distinct(raw.pids(heads)).tolist()})
         track_of = np.full(int(label.max()) + 2, -1, np.int32)  # -1 is the last place
         for row in heads.tolist():
-            what, lane, number = int(group[row]), int(raw.tid[row]), NO_TIME
+            what, lane, number = int(group[row]), int(raw.tids(row)), NO_TIME
             if what == _STREAM:
                 which = first_stream[label[row] - behind]
                 lane, number = int(stream[which]), int(device[which])
             elif what == _ASYNC:
                 lane = int(raw.id[row])
-            track = self._track(what, int(raw.pid[row]), int(raw.tid[row]), lane, number)
+            track = self._track(what, int(raw.pids(row)), int(raw.tids(row)), lane, number)
             track_of[label[row]] = self.builder.add_track(track)
         return kernels.mapped(track_of, label, label)
 
@@ -643,17 +644,23 @@ class _Interpreter:
         numbers = np.argsort(rows)  # of the spans as they stand in the file
         events = rows[numbers].astype(np.intp)
         ts = raw.ts_ns[events]
-        lane = _hash(raw.pid, self._lane_numbers())
-        found = kernels.join(_hash(lane[events], ts), _hash(lane[points], raw.ts_ns[points]))
+        lane_of = _hash(raw.threads.pid, np.array([self._lane_number(t) for t in raw.threads.tid.tolist()]))
+        lane, point_lane = lane_of[raw.thread[events]], lane_of[raw.thread[points]]
+        found = kernels.join(_hash(lane, ts), _hash(point_lane, raw.ts_ns[points]))
         at = np.maximum(found, 0)
         exact = (found >= 0) & (ts[at] == raw.ts_ns[points])
         out = np.where(exact, numbers[at], -1)
-        inside = self._enclosing(points[~exact], lane, events, ts)
+        inside = self._enclosing(points[~exact], point_lane[~exact], lane, events, ts)
         out[~exact] = np.where(inside >= 0, numbers[np.maximum(inside, 0)], -1)
         return out
 
     def _enclosing(
-        self, points: npt.NDArray[Any], lane: Int64, events: npt.NDArray[np.intp], ts: Int64
+        self,
+        points: npt.NDArray[Any],
+        point_lane: Int64,
+        lane: Int64,
+        events: npt.NDArray[np.intp],
+        ts: Int64,
     ) -> npt.NDArray[np.intp]:
         """The span last begun on the point's lane before it, if it has not ended there; else -1.
 
@@ -661,12 +668,12 @@ class _Interpreter:
         """
         raw = self.raw
         out = np.full(len(points), -1, np.intp)
-        for value in kernels.distinct(lane[points]).tolist():
-            mine = np.flatnonzero(lane[events] == value)
+        for value in kernels.distinct(point_lane).tolist():
+            mine = np.flatnonzero(lane == value)
             if len(mine) == 0:
                 continue
             mine = mine[np.argsort(ts[mine], kind="stable")]
-            asked = np.flatnonzero(lane[points] == value)
+            asked = np.flatnonzero(point_lane == value)
             when = raw.ts_ns[points[asked]]
             at = np.searchsorted(ts[mine], when, side="right") - 1
             last = mine[np.maximum(at, 0)]
@@ -674,10 +681,6 @@ class _Interpreter:
             hit = (at >= 0) & (when <= ts[last] + length)
             out[asked[hit]] = last[hit]
         return out
-
-    def _lane_numbers(self) -> Int64:
-        code, first = kernels.group(self.raw.tid)
-        return np.array([self._lane_number(int(self.raw.tid[at])) for at in first], np.int64)[code]
 
     def _lane_number(self, code: int) -> int:
         value = self._id(code)

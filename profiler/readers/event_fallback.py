@@ -80,6 +80,8 @@ class PythonEngine:
         self.mender = Mender(notes)
         self.always_mend = always_mend
         self.strings = StringTable()
+        self.threads = trace_events.Threads()
+        self._pairs: dict[tuple[int, int], int] = {}
         self.spill = Spill()
         self.counts = dict.fromkeys(("unmended", "keys_dropped"), 0)
         self._codes: dict[bytes, int] = {}
@@ -92,7 +94,7 @@ class PythonEngine:
 
     def _start(self) -> None:
         self._ph = bytearray()
-        self._columns = [array("i"), array("i"), *(array("q") for _ in range(5))]
+        self._columns = [array(kind) for kind in "iiqqiq"]
         self._arg_columns = (array("i"), array("H"), array("B"), array("q"))
 
     # -- the stream --------------------------------------------------------------------------------
@@ -250,7 +252,8 @@ class PythonEngine:
     def _put(self, event: _Event) -> None:
         name, cat = self._label(event.name), self._label(event.cat)
         ts, dur = _time(event.ts), _time(event.dur)
-        pid, tid = self._id(event.pid), self._id(event.tid)
+        pair = self._id(event.pid), self._id(event.tid)
+        thread = -1 if pair == (NO_ID, NO_ID) else self._pairs.setdefault(pair, len(self._pairs))
         ident = self._id(event.id)
         if ident == NO_ID:
             ident = self._id(event.id2)
@@ -260,7 +263,7 @@ class PythonEngine:
             for key, value in _ARGS_DECODER.decode(event.args).items():
                 self._put_argument(row, key, bytes(value))
         self._ph.append(phase)
-        for column, item in zip(self._columns, (name, cat, ts, dur, pid, tid, ident), strict=True):
+        for column, item in zip(self._columns, (name, cat, ts, dur, thread, ident), strict=True):
             column.append(item)
 
     def _put_argument(self, row: int, key: str, raw: bytes) -> None:
@@ -356,12 +359,14 @@ class PythonEngine:
         columns: dict[str, Any] = {"ph": np.frombuffer(self._ph, "u1")}
         for name, column in zip(trace_events.COLUMNS[1:], self._columns, strict=True):
             columns[name] = np.array(column, f"i{column.itemsize}")
+        pairs = np.array(list(self._pairs)[len(self.threads) :], np.int64).reshape(-1, 2)
+        self.threads.add(pairs[:, 0], pairs[:, 1])
         arguments: list[Any] = [
             np.array(c, kind) for c, kind in zip(self._arg_columns, ("i4", "u2", "u1", "i8"), strict=True)
         ]
         self._start()
         args = ArgStore(self.strings, list(self._keys), *arguments)
-        return RawEvents(self.strings, args=args, **columns)
+        return RawEvents(self.strings, self.threads, args=args, **columns)
 
     def result(self, raw: RawEvents | None = None) -> RawEvents:
         raw = self.batch() if raw is None else raw

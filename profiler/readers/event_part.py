@@ -81,7 +81,8 @@ class Sieve:
         columns: dict[str, Any] = {
             name: np.concatenate([kept.let_go(name) for kept in self._kept]) for name in COLUMNS
         }
-        return RawEvents(self._kept[-1].strings, args=args, **columns)
+        last = self._kept[-1]
+        return RawEvents(last.strings, last.threads, args=args, **columns)
 
     def result(self, raw: RawEvents | None = None) -> RawEvents:
         raw = self._engine.result(self.batch() if raw is None else raw)

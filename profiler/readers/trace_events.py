@@ -41,11 +41,39 @@ if TYPE_CHECKING:
 
 TEXT_BUDGET = 128 << 20
 """Bytes of distinct texts kept in memory; argument texts beyond go to a temporary file."""
-COLUMNS = ("ph", "name", "cat", "ts_ns", "dur_ns", "pid", "tid", "id")
+COLUMNS = ("ph", "name", "cat", "ts_ns", "dur_ns", "thread", "id")
 """The columns of `RawEvents`."""
 _MAX_META = 32 << 20
 _MAX_NESTING = 10_000
 """Facts beside the event list that nest deeper are none."""
+
+
+class Threads:
+    """The pairs of pid and tid that occur, each once; both are `ids.encode_id` values. Thread -1, the last place of
+    both, is for events that have neither."""
+
+    def __init__(self) -> None:
+        self.pid = self.tid = np.array([NO_ID])
+
+    def __len__(self) -> int:
+        return len(self.pid) - 1
+
+    def add(self, pid: Int64, tid: Int64) -> None:
+        """Append pairs that are not here yet."""
+        self.pid, self.tid = (
+            np.concatenate([old[:-1], more, [NO_ID]]) for old, more in ((self.pid, pid), (self.tid, tid))
+        )
+
+    @classmethod
+    def of(cls, pid: Int64, tid: Int64) -> tuple[Threads, Int32]:
+        """The threads of some events, in order of first appearance, and each event's number."""
+        found = cls()
+        code, first = kernels.group(pid, tid)
+        none = (pid[first] == NO_ID) & (tid[first] == NO_ID)
+        found.add(pid[first[~none]], tid[first[~none]])
+        number = np.cumsum(~none, dtype=np.int32) - np.int32(1)
+        number[none] = -1
+        return found, number[code]
 
 
 @dataclass
@@ -54,21 +82,21 @@ class RawEvents:
 
     `ph` is the phase letter's byte (0 where there is none). `name`, `cat` are string codes (-1 none).
     `ts_ns`, `dur_ns` are exact integer nanoseconds from the decimal text, which is in microseconds
-    (half a nanosecond rounds away from zero); NO_TIME where absent, null or not a finite number. `pid`,
-    `tid` and `id` are `ids.encode_id` values: integers, or text such as "stream 7"; `id` falls back to the
-    JSON text of `id2`. Elements that are no objects keep their row with ph 0; damaged ones beyond repair
+    (half a nanosecond rounds away from zero); NO_TIME where absent, null or not a finite number. `thread` is a
+    number of `threads`, which tell pid and tid. These and `id` are `ids.encode_id` values: integers, or text such as
+    "stream 7"; `id` falls back to the JSON text of `id2`. Elements that are no objects keep their row with ph 0; damaged ones beyond repair
     have none. Names, categories and ids that are neither text nor integer are kept as they are written.
     Treat the columns as read-only: one that is all default may be a single value stretched to (n,).
     """
 
     strings: StringTable
+    threads: Threads
     ph: npt.NDArray[np.uint8]
     name: Int32
     cat: Int32
     ts_ns: Int64
     dur_ns: Int64
-    pid: Int64
-    tid: Int64
+    thread: Int32
     id: Int64
     args: ArgStore
     meta: dict[str, Any] = field(default_factory=dict)
@@ -90,6 +118,14 @@ class RawEvents:
     def __len__(self) -> int:
         return len(self.ph) if self._rows < 0 else self._rows
 
+    def pids(self, events: Any) -> Int64:
+        """The process ids of some events, by index or mask."""
+        return np.asarray(self.threads.pid[self.thread[events]], np.int64)
+
+    def tids(self, events: Any) -> Int64:
+        """The thread ids of some events, by index or mask."""
+        return np.asarray(self.threads.tid[self.thread[events]], np.int64)
+
     def moved(self, name: str, rows: npt.NDArray[np.int32], room: Room) -> Any:
         """A column's values of some rows, in `room`; the column itself goes, and its memory is there for others."""
         column = self.let_go(name)
@@ -109,9 +145,8 @@ class RawEvents:
 
         Arguments, texts, facts, notes and the number of rows stay.
         """
-        self._rows = len(self)
-        self.ph, self.name, self.cat = self.ph[:0].copy(), self.name[:0].copy(), self.cat[:0].copy()
-        self.ts_ns = self.dur_ns = self.pid = self.tid = self.id = np.zeros(0, np.int64)
+        for name in COLUMNS:
+            self.let_go(name)
 
 
 class Engine(Protocol):
@@ -202,6 +237,7 @@ class _CompiledEngine:
         self.mender = Mender(notes)
         self.spill = Spill()
         self.strings = StringTable()
+        self.threads = Threads()
         seed = int.from_bytes(os.urandom(8), "little")
         self.core = kernels.core.Tokeniser(self.mender, seed, isa=isa, text_budget=TEXT_BUDGET)
 
@@ -227,22 +263,24 @@ class _CompiledEngine:
     def batch(self) -> RawEvents:
         counts, memory = self.core.counts(), self.core.take()
         rows, many = counts["rows"], counts["args"]
-        kinds = (("u1", 0), ("i4", -1), ("i4", -1), *[("i8", NO_TIME)] * 2, *[("i8", NO_ID)] * 3)
+        kinds = (("u1", 0), ("i4", -1), ("i4", -1), *[("i8", NO_TIME)] * 2, ("i4", -1), ("i8", NO_ID))
         columns = {
             name: _column(memory[i], rows, *kind)
             for i, (name, kind) in enumerate(zip(COLUMNS, kinds, strict=True))
         }
-        first = _column(memory[8], rows + 1, "i4", 0)
+        first = _column(memory[7], rows + 1, "i4", 0)
         if first[-1] != many:  # all of them are the last event's
             first = np.append(np.zeros(rows, np.int32), np.int32(many))
         key, tag, value = (
-            _column(m, many, k, 0) for m, k in zip(memory[9:], ("u2", "u1", "i4"), strict=False)
+            _column(m, many, k, 0) for m, k in zip(memory[8:], ("u2", "u1", "i4"), strict=False)
         )
-        wide = _column(memory[12], counts["wide"], "i8", 0)
+        wide = _column(memory[11], counts["wide"], "i8", 0)
         self.strings.texts.extend(self.core.texts(False, len(self.strings)))
+        pairs = np.frombuffer(self.core.threads(len(self.threads)), np.int64).reshape(-1, 2)
+        self.threads.add(pairs[:, 0], pairs[:, 1])
         keys = self.core.texts(True, 0)
         args = ArgStore(self.strings, keys, None, key, tag, value, first=first, wide=wide)
-        return RawEvents(self.strings, args=args, **columns)
+        return RawEvents(self.strings, self.threads, args=args, **columns)
 
     def result(self, raw: RawEvents | None = None) -> RawEvents:
         raw = self.batch() if raw is None else raw

@@ -45,8 +45,8 @@ static size_t held(const Tokens *t) {
     size_t total = 0;
     for (int i = 0; i < COLUMNS; i++)
         if (t->column[i]) total += (i < EVENT_COLUMNS ? t->row_room : i < COL_WIDE ? t->arg_room : t->wide_room) * column_size[i];
-    const Table *tables[] = {&t->strings, &t->keys, &t->odd};
-    for (int i = 0; i < 3; i++)
+    const Table *tables[] = {&t->strings, &t->keys, &t->odd, &t->threads};
+    for (int i = 0; i < 4; i++)
         total += tables[i]->text.room + (size_t)tables[i]->room * 12 + ((size_t)tables[i]->mask + 1) * 4;
     return total + t->carry.room + t->scratch.room + t->clean.room + t->mended.room + t->spill.room;
 }
@@ -66,6 +66,9 @@ static Outcome outcome_of(const Tokens *t) {
         if (t->column[COL_PH]) o.sum ^= ((u8 *)t->column[COL_PH])[i];
         int32_t name = t->column[COL_NAME] ? ((int32_t *)t->column[COL_NAME])[i] : -1;
         CHECK(name >= -1 && name < t->strings.count);
+        int32_t thread = t->column[COL_THREAD] ? ((int32_t *)t->column[COL_THREAD])[i] : -1;
+        CHECK(thread >= -1 && thread < t->threads.count);
+        if (thread >= 0) o.sum = fold(o.sum ^ text_hash(t->threads.text.data + 16 * (size_t)thread, 16, 7), i + 1);
         const int32_t *args_from = t->column[COL_ARGS_FROM];
         CHECK(!args_from || (args_from[i] >= (i ? args_from[i - 1] : 0) && (size_t)args_from[i] <= t->args));
         if (args_from) o.sum += (uint64_t)args_from[i] * (i + 1);

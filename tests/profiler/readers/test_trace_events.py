@@ -18,12 +18,19 @@ from hypothesis import strategies as st
 
 from stallscope.profiler import kernels
 from stallscope.profiler.errors import InputError
-from stallscope.profiler.ids import decode_id
+from stallscope.profiler.ids import NO_ID, decode_id
 from stallscope.profiler.notes import Notes
 from stallscope.profiler.readers import source, trace_events
 from stallscope.profiler.readers.event_fallback import PythonEngine
 from stallscope.profiler.readers.event_part import Part, Sieve
-from stallscope.profiler.readers.trace_events import Engine, RawEvents, decimal_ns, tokenise, tokenise_chunks
+from stallscope.profiler.readers.trace_events import (
+    Engine,
+    RawEvents,
+    Threads,
+    decimal_ns,
+    tokenise,
+    tokenise_chunks,
+)
 from stallscope.profiler.timeline import ARG_SPILLED, NO_TIME
 
 PATH = Path("trace.json")
@@ -76,8 +83,8 @@ def rows(raw: RawEvents) -> list[dict[str, Any]]:
             "cat": texts[raw.cat[i]] if raw.cat[i] >= 0 else None,
             "ts": int(raw.ts_ns[i]) if raw.ts_ns[i] != NO_TIME else None,
             "dur": int(raw.dur_ns[i]) if raw.dur_ns[i] != NO_TIME else None,
-            "pid": decode_id(int(raw.pid[i]), texts),
-            "tid": decode_id(int(raw.tid[i]), texts),
+            "pid": decode_id(int(raw.pids(i)), texts),
+            "tid": decode_id(int(raw.tids(i)), texts),
             "id": decode_id(int(raw.id[i]), texts),
             "args": raw.args.of(i) or None,
         }
@@ -241,8 +248,28 @@ def test_any_decimal_number(engine: str, numbers: list[str]) -> None:
 @every_engine
 def test_ids_stay_what_they_are(text: str, value: Any, engine: str) -> None:
     raw = read('[{"ph": "b", "pid": ' + text + ', "tid":' + text + ', "id" : ' + text + " }]", engine)
-    for column in (raw.pid, raw.tid, raw.id):
+    for column in (raw.pids(slice(None)), raw.tids(slice(None)), raw.id):
         assert decode_id(int(column[0]), raw.strings.texts) == value
+
+
+@every_engine
+def test_threads_are_numbered_once(engine: str) -> None:
+    raw = read(
+        '[{"pid":1,"tid":2},{"pid":1,"tid":3},{"ph":"X"},{"pid":1,"tid":2},{"pid":7},{"tid":"a"},{"tid":3,"pid":1}]',
+        engine,
+    )
+    assert raw.thread.tolist() == [0, 1, -1, 0, 2, 3, 1]
+    assert raw.pids(slice(None)).tolist() == [1, 1, NO_ID, 1, 7, NO_ID, 1]
+    assert raw.tids(raw.thread >= 0).tolist()[:4] == [2, 3, 2, NO_ID]
+    assert len(raw.threads) == 4 and decode_id(int(raw.threads.tid[3]), raw.strings.texts) == "a"
+
+
+def test_pairs_of_columns_become_threads() -> None:
+    none = NO_ID
+    threads, code = Threads.of(np.array([5, none, 5, none, 6]), np.array([1, none, 1, 1, none]))
+    assert code.tolist() == [0, -1, 0, 1, 2] and code.dtype == np.int32
+    assert threads.pid[code].tolist() == [5, none, 5, none, 6]
+    assert threads.tid[code].tolist() == [1, none, 1, 1, none]
 
 
 @every_engine
@@ -609,7 +636,9 @@ def assert_same_columns(a: RawEvents, b: RawEvents) -> None:
     np.testing.assert_array_equal(to_b[a.cat], b.cat)
     np.testing.assert_array_equal(a.ts_ns, b.ts_ns)
     np.testing.assert_array_equal(a.dur_ns, b.dur_ns)
-    for left, right in ((a.pid, b.pid), (a.tid, b.tid), (a.id, b.id)):
+    of_all = slice(None)
+    ids = ((a.pids(of_all), b.pids(of_all)), (a.tids(of_all), b.tids(of_all)), (a.id, b.id))
+    for left, right in ids:
         text = (left <= -(1 << 62)) & (left != NO_TIME)
         moved = left.copy()
         moved[text] = -(1 << 62) - to_b[-(1 << 62) - left[text]]
