@@ -495,8 +495,11 @@ class _Packer:
         put("linked", _steps(place[linked]))
         put("launch", zigzag(_steps(at[launch[linked]])))
         del place, launch, linked
-        for name, ids in (("correlation", spans.correlation), ("external", spans.external_id)):
-            numbers, texts = self._ids(ids[row])
+        for name, ids in (
+            ("correlation", spans.correlation.take(row)),
+            ("external", spans.external_ids_at(row)),
+        ):
+            numbers, texts = self._ids(ids)
             put(name, numbers)
             head[name + "Text"] = texts
         codes, head["args"] = self._arguments(row)

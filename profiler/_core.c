@@ -72,7 +72,7 @@ KERNEL(inherit, "ibi", 1)
 KERNEL(cut, "qqiiqqqqiiq", 5)
 KERNEL(flatten, "iiqqqi", 2)
 KERNEL(order, "iqqi", 1)
-KERNEL(pick, "qihbiiq", 1)
+KERNEL(pick, "qihbiqiq", 1)
 KERNEL(replay, "q", 4)
 
 /* ---------------------------------------------------------------------------------------------
@@ -356,7 +356,7 @@ static PyMethodDef core_methods[] = {
     {"flatten", core_flatten, METH_VARARGS, "flatten(row, parent, start, dur, edge, out_row) -> count"},
     {"order", core_order, METH_VARARGS, "order(track, start, dur, out)"},
     {"replay", core_replay, METH_VARARGS, "replay(order, params, 14 call columns, 10 op columns, 4 columns out)"},
-    {"pick", core_pick, METH_VARARGS, "pick((key, missing), event, key, tag, value, asked, out) -> hits that are no integers"},
+    {"pick", core_pick, METH_VARARGS, "pick((key, missing), first, key, tag, value, wide, asked, out) -> hits that are no integers"},
     {NULL, NULL, 0, NULL},
 };
 

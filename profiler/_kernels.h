@@ -485,16 +485,18 @@ static ptrdiff_t kernel_order(const Arrays *a) {
     return (ptrdiff_t)count;
 }
 
+enum { WIDE_INT = 7 }; /* the tag of an integer that stands in `wide` */
+
 /* The integer that each asked event has under a key, or `missing`; of several the last. Returns how many of the values
- * found are no integers of 32 bits; those are not given. */
+ * found are no integers; those are not given. */
 static ptrdiff_t kernel_pick(const Arrays *a) {
-    size_t n = a->length[1], m = a->length[2], k = a->length[5];
-    if (a->length[0] != 2 || n == 0 || !fit(a, 2, 5, m) || a->length[6] != k) return KERNEL_MISMATCH;
-    const int64_t *params = a->at[0], key = params[0], missing = params[1];
-    const int32_t *first = a->at[1], *value = a->at[4], *asked = a->at[5];
+    size_t n = a->length[1], m = a->length[2], w = a->length[5], k = a->length[6];
+    if (a->length[0] != 2 || n == 0 || !fit(a, 2, 5, m) || a->length[7] != k) return KERNEL_MISMATCH;
+    const int64_t *params = a->at[0], key = params[0], missing = params[1], *wide = a->at[5];
+    const int32_t *first = a->at[1], *value = a->at[4], *asked = a->at[6];
     const uint16_t *keys = a->at[2];
     const uint8_t *tag = a->at[3];
-    int64_t *out = a->at[6];
+    int64_t *out = a->at[7];
     ptrdiff_t odd = 0;
     for (size_t i = 0; i < k; i++) {
         int64_t found = missing;
@@ -502,8 +504,9 @@ static ptrdiff_t kernel_pick(const Arrays *a) {
         if (at < n - 1 && first[at] >= 0) {
             for (size_t j = (size_t)first[at]; (int64_t)j < first[at + 1] && j < m; j++) {
                 if (keys[j] != key) continue;
-                odd += tag[j] != 0;
-                found = tag[j] == 0 ? value[j] : missing;
+                int far = tag[j] == WIDE_INT && (uint32_t)value[j] < w;
+                odd += !(tag[j] == 0 || far);
+                found = tag[j] == 0 ? value[j] : far ? wide[value[j]] : missing;
             }
         }
         out[i] = found;

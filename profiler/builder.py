@@ -37,6 +37,9 @@ from stallscope.profiler.timeline import (
 Codes = int | npt.NDArray[Any]
 
 
+_BLOCK = 1 << 16
+"""Rows looked at at once where few of them are kept."""
+
 _ONCE = [int(k) for k in (*DEVICE_WORK, Kind.RUNTIME)]
 
 
@@ -51,7 +54,8 @@ class _Batch:
     category: Int32
     kind: npt.NDArray[np.int8]
     correlation: Int64
-    external_id: Int64
+    external_id: Int64 | None
+    """None in the only batch there is: they are the arguments of that name, read when they are asked for."""
     source: Int32
 
 
@@ -139,11 +143,11 @@ class TimelineBuilder:
 
     def add_in_order(self, **columns: npt.NDArray[Any]) -> None:
         """Add all spans there are, in `span_order` already: the columns of `add`, of the timeline's own types, which
-        are then kept as they are. Event numbers are those of the rows.
+        are then kept as they are. Event numbers are those of the rows. External ids are the arguments of that name.
         """
         if self._batches:
             raise ValueError("there are other spans already")
-        self._batches.append(_Batch(**columns))
+        self._batches.append(_Batch(**columns, external_id=None))
         self._events = len(columns["start_ns"])
         self._next_source = max(self._next_source, int(np.max(columns["source"], initial=-1)) + 1)
         self._in_order = True
@@ -248,7 +252,9 @@ class TimelineBuilder:
         if not self._batches:
             return Spans.empty(), np.zeros(0, np.int64)
         columns = {
-            name: _joined([getattr(b, name) for b in self._batches]) for name in _Batch.__dataclass_fields__
+            name: _joined([getattr(b, name) for b in self._batches])
+            for name in _Batch.__dataclass_fields__
+            if not (self._in_order and name == "external_id")
         }
         self._batches.clear()
         n = len(columns["track"])
@@ -260,6 +266,9 @@ class TimelineBuilder:
             # each unsorted column goes before the next is copied
             columns = {name: columns.pop(name)[order] for name in list(columns)}
         again = _repeats(columns)
+        if self._in_order and len(again):
+            ids = (self._external_ids(columns["source"][at]) for at in (again, again - 1))
+            again = again[np.equal(*ids)]
         if len(again):
             kept = np.ones(n, bool)
             kept[again] = False
@@ -273,9 +282,15 @@ class TimelineBuilder:
         none = np.zeros(0, np.int32)  # until they are nested
         launch_row = self.room.empty(n, np.int32)
         launch_row[:] = -1
-        return Spans(
-            **columns, parent=none, depth=none, self_ns=columns["dur_ns"], launch_row=launch_row
-        ), row_of
+        columns.setdefault("external_id", none)
+        spans = Spans(**columns, parent=none, depth=none, self_ns=columns["dur_ns"], launch_row=launch_row)
+        if self._in_order:
+            spans.put_off_external_ids(self._external_ids)
+        return spans, row_of
+
+    def _external_ids(self, sources: Int32) -> Int64:
+        args = self._args if self._args is not None else ArgStore.empty(self.strings)
+        return args.ids_at("External id", sources)
 
     def _nest(self, spans: Spans) -> None:
         tree = nest(spans.track, spans.start_ns, spans.dur_ns, self.room)
@@ -291,13 +306,16 @@ class TimelineBuilder:
 
     def _clamp_open_frames(self, spans: Spans, effective_end_ns: Int64) -> None:
         """A Python call cannot outlive its caller: frames the profiler never saw return are cut there."""
-        end = np.add(spans.start_ns, spans.dur_ns, out=self.room.empty(len(spans), np.int64))
-        over = end > effective_end_ns
-        self.room.give(end)
-        over &= spans.kind == Kind.PYTHON
-        over &= spans.parent >= 0
-        at = np.flatnonzero(over)
-        at = at[spans.kind[spans.parent[at]] == Kind.PYTHON]
+        found = []
+        for low in range(0, len(spans), _BLOCK):
+            some = slice(low, low + _BLOCK)
+            over = spans.start_ns[some] + spans.dur_ns[some] > effective_end_ns[some]
+            over &= spans.kind[some] == Kind.PYTHON
+            if over.any():
+                found.append(np.flatnonzero(over) + low)
+        at = np.concatenate([np.zeros(0, np.intp), *found])
+        parent = spans.parent[at]
+        at = at[(parent >= 0) & (spans.kind[parent] == Kind.PYTHON)]
         if len(at) == 0:
             return
         # below the resolution of any clock here it is rounding, not a lost return
@@ -351,8 +369,8 @@ def _repeats(sorted_columns: dict[str, npt.NDArray[Any]]) -> npt.NDArray[np.intp
     start = sorted_columns["start_ns"]
     at = np.flatnonzero(start[1:] == start[:-1]) + 1
     for name in ("dur_ns", "track", "name", "correlation", "kind", "external_id"):
-        column = sorted_columns[name]
-        at = at[column[at] == column[at - 1]]
+        if (column := sorted_columns.get(name)) is not None:
+            at = at[column[at] == column[at - 1]]
     has_id = (sorted_columns["correlation"][at] != NO_ID) & (sorted_columns["dur_ns"][at] > 0)
     found: npt.NDArray[np.intp] = at[has_id & np.isin(sorted_columns["kind"][at], _ONCE)]
     return found
@@ -372,13 +390,3 @@ def _concat(tables: list[Any], empty: Any) -> Any:
         return empty.empty()
     names = empty.__dataclass_fields__
     return empty(**{name: np.concatenate([getattr(t, name) for t in tables]) for name in names})
-
-
-_IS_DEVICE_WORK = np.zeros(128, bool)
-_IS_DEVICE_WORK[[int(k) for k in DEVICE_WORK]] = True
-
-
-def is_device_work(kind: npt.NDArray[np.int8]) -> npt.NDArray[np.bool_]:
-    """Rows of the four classes that make a device busy."""
-    found: npt.NDArray[np.bool_] = _IS_DEVICE_WORK[kind]
-    return found

@@ -245,18 +245,19 @@ def pick(
     key: npt.NDArray[np.uint16],
     tag: npt.NDArray[np.uint8],
     value: Int32,
+    wide: Int64,
     wanted: int,
     asked: npt.NDArray[Any],
     missing: int,
 ) -> tuple[Int64, int]:
     """The integer each asked event has under a key, `missing` where it has none; and how many hits were none.
 
-    The first four are columns of an `ArgStore`; of several values of one event the last counts. Events that are not
-    in `first` have none. Where the second
-    result is not 0, some events have a value that is no integer of 32 bits (tag 0); these got `missing`.
+    The first five are columns of an `ArgStore`; of several values of one event the last counts. Events that are not
+    in `first` have none. Where the second result is not 0, some events have a value that is no integer (tag 0, or
+    ARG_WIDE and in `wide`); these got `missing`.
     """
     if core is None:
-        return kernels_py.pick(first, key, tag, value, wanted, asked, missing)
+        return kernels_py.pick(first, key, tag, value, wide, wanted, asked, missing)
     out = np.empty(len(asked), np.int64)
     odd = core.pick(
         np.array([wanted, missing], np.int64),
@@ -264,6 +265,7 @@ def pick(
         np.ascontiguousarray(key, np.uint16),
         np.ascontiguousarray(tag, np.uint8),
         _i4(value),
+        _i8(wide),
         _i4(asked),
         out,
     )
@@ -347,12 +349,34 @@ def distinct(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def among(values: npt.NDArray[Any], chosen: npt.ArrayLike) -> npt.NDArray[np.bool_]:
     """Whether each of some integers is one of the chosen, shape of `values`. `np.isin` without its import of masked
     arrays, which takes longer than a small trace."""
-    ordered = np.sort(np.asarray(chosen, np.int64))
-    if len(ordered) == 0:
+    wanted = np.asarray(chosen, np.int64)
+    if len(wanted) == 0:
         return np.zeros(len(values), np.bool_)
-    at = np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)
-    found: npt.NDArray[np.bool_] = ordered[at] == values
-    return found
+    low, high = int(wanted.min()), int(wanted.max())
+    if high - low > 16 * (len(wanted) + len(values)) + 64:
+        ordered = np.sort(wanted)
+        at = np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)
+        found: npt.NDArray[np.bool_] = ordered[at] == values
+        return found
+    table = np.zeros(high - low + 1, np.bool_)  # of all there could be: ids are dense
+    table[wanted - low] = True
+    inside = (values >= low) & (values <= high)
+    inside &= table.take(np.where(inside, values, low) - low)
+    return inside
+
+
+def repeated(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The values of a column of integers that occur more than once, ascending."""
+    if len(values) == 0:
+        return values
+    low, high = int(values.min()), int(values.max())
+    if high - low <= 16 * len(values) + 64:
+        table = np.zeros(high - low + 1, np.bool_)
+        table[values - low] = True
+        if np.count_nonzero(table) == len(values):
+            return values[:0]
+    ordered = np.sort(values)
+    return distinct(ordered[1:][ordered[1:] == ordered[:-1]])
 
 
 def quantile(values: npt.NDArray[Any], share: float) -> float:

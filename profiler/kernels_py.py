@@ -221,11 +221,16 @@ def order(track: Int32, start_ns: Int64, dur_ns: Int64) -> Int32:
     return rows[np.lexsort((~dur_ns[rows], start_ns[rows], track[rows]))].astype(np.int32)
 
 
+WIDE_INT = 7
+"""ARG_WIDE of `timeline`: an integer that stands in `wide`."""
+
+
 def pick(
     first: Int32,
     key: npt.NDArray[np.uint16],
     tag: npt.NDArray[np.uint8],
     value: Int32,
+    wide: Int64,
     wanted: int,
     asked: npt.NDArray[Any],
     missing: int,
@@ -238,8 +243,12 @@ def pick(
     for _ in range(int((stop - at).max()) if len(asked) else 0):
         here = np.minimum(at, len(key) - 1)
         hit = (at < stop) & (key[here] == wanted)
-        odd += int((hit & (tag[here] != 0)).sum())
-        out[hit] = np.where(tag[here[hit]] == 0, value[here[hit]], missing)
+        told, number = tag[here[hit]], value[here[hit]].astype(np.int64)
+        far = (told == WIDE_INT) & (number >= 0) & (number < len(wide))
+        number[far] = wide[number[far]]
+        good = far | (told == 0)
+        odd += int(np.count_nonzero(~good))
+        out[hit] = np.where(good, number, missing)
         at = at + 1
     return out, odd
 

@@ -87,9 +87,14 @@ _LAUNCH = re.compile(
 _COPY_CALL = re.compile(r"Memcpy|aclrtMemcpy|MemCopy|EnqueueUSMMemcpy", re.IGNORECASE)
 
 
+_COLLECTIVE_SIGNS = ("ccl", "reduce", "multimem_", "symm_mem", "hcom_")
+"""Each of the alternatives has one of these. Names of kernels are long, and few have any."""
+
+
 def is_collective(name: str) -> bool:
     """Whether a kernel of this name moves data between devices or ranks."""
-    return _COLLECTIVE.search(name) is not None
+    folded = name.casefold()
+    return any(sign in folded for sign in _COLLECTIVE_SIGNS) and _COLLECTIVE.search(name) is not None
 
 
 def is_sync_call(name: str) -> bool:

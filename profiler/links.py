@@ -18,18 +18,28 @@ from stallscope.profiler.kinds import DEVICE_WORK, Kind
 from stallscope.profiler.notes import Notes
 from stallscope.profiler.timeline import Flows, Int64, Spans, Track
 
-_ON_DEVICE = [int(k) for k in (*DEVICE_WORK, Kind.DEVICE_WAIT)]
+_FIRST_WORK, _WORK_KINDS = min(DEVICE_WORK), len(DEVICE_WORK)
+"""Their numbers follow each other."""
 _LAUNCHERS = [int(Kind.RUNTIME), int(Kind.QUEUE)]
 _SPREAD = np.int64(0x1E3779B97F4A7C15)
 
 
+def is_device_work(kind: npt.NDArray[np.int8]) -> npt.NDArray[np.bool_]:
+    """Rows of the four classes that make a device busy, shape of `kind`."""
+    found: npt.NDArray[np.bool_] = kind.view(np.uint8) - np.uint8(_FIRST_WORK) < _WORK_KINDS
+    return found
+
+
 def join_launches(spans: Spans, flows: Flows, tracks: Sequence[Track], notes: Notes) -> None:
     """Fill `spans.launch_row` where it is still -1. Ids count within one rank; all ranks share one file."""
-    on_device = np.isin(spans.kind, _ON_DEVICE)
-    ambiguous = _join_by_correlation(spans, np.flatnonzero(spans.kind == Kind.RUNTIME), on_device, tracks)
+    on_device = is_device_work(spans.kind) | (spans.kind == Kind.DEVICE_WAIT)
+    works = np.flatnonzero(on_device)
+    ambiguous = _join_by_correlation(spans, np.flatnonzero(spans.kind == Kind.RUNTIME), works, tracks)
     _join_by_flow(spans, flows, on_device)
-    operators = np.flatnonzero((spans.kind == Kind.OPERATOR) | (spans.kind == Kind.RUNTIME))
-    _join_by_external_id(spans, operators, on_device, tracks)
+    works = works[spans.launch_row[works] < 0]
+    if len(works):
+        operators = np.flatnonzero((spans.kind == Kind.OPERATOR) | (spans.kind == Kind.RUNTIME))
+        _join_by_external_id(spans, operators, works, tracks)
     notes.add("ambiguous-launch", "warning",
               "device events have an id that calls of several processes share; their launch is not known",
               int((spans.launch_row[ambiguous] < 0).sum()))  # fmt: skip
@@ -53,14 +63,11 @@ def submitters(spans: Spans, launches: npt.NDArray[Any]) -> npt.NDArray[np.intp]
     return np.where(asked >= 0, asked, launch).astype(np.intp)
 
 
-def _with_id(
-    spans: Spans, ids: Int64, launchers: npt.NDArray[np.intp], on_device: npt.NDArray[np.bool_]
-) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """The launchers that have an id, and the device rows that have one and no launch yet; id 0 means "none" in
-    every producer seen."""
-    launchers = launchers[(ids[launchers] != NO_ID) & (ids[launchers] != 0)]
-    works = np.flatnonzero(on_device & (spans.launch_row < 0) & (ids != NO_ID) & (ids != 0))
-    return launchers, works
+def _with_id(ids: Int64, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+    """The rows that have an id; 0 means "none" in every producer seen."""
+    mine = ids.take(rows)
+    found: npt.NDArray[np.intp] = rows[(mine != NO_ID) & (mine != 0)]
+    return found
 
 
 def _keys(spans: Spans, ids: Int64, rows: npt.NDArray[np.intp], tracks: Sequence[Track]) -> Int64:
@@ -75,10 +82,10 @@ def _keys(spans: Spans, ids: Int64, rows: npt.NDArray[np.intp], tracks: Sequence
 def _join_by_external_id(
     spans: Spans,
     operators: npt.NDArray[np.intp],
-    on_device: npt.NDArray[np.bool_],
+    works: npt.NDArray[np.intp],
     tracks: Sequence[Track],
 ) -> None:
-    operators, works = _with_id(spans, spans.external_id, operators, on_device)
+    operators, works = _with_id(spans.external_id, operators), _with_id(spans.external_id, works)
     if len(operators) == 0 or len(works) == 0:
         return
     keys, wanted = (_keys(spans, spans.external_id, rows, tracks) for rows in (operators, works))
@@ -88,13 +95,13 @@ def _join_by_external_id(
 def _join_by_correlation(
     spans: Spans,
     launchers: npt.NDArray[np.intp],
-    on_device: npt.NDArray[np.bool_],
+    works: npt.NDArray[np.intp],
     tracks: Sequence[Track],
 ) -> npt.NDArray[np.intp]:
     """Returns the device rows whose launch cannot be told from those of other processes."""
     none = np.zeros(0, np.intp)
     ids = spans.correlation
-    launchers, works = _with_id(spans, ids, launchers, on_device)
+    launchers, works = _with_id(ids, launchers), _with_id(ids, works[spans.launch_row[works] < 0])
     if len(launchers) == 0 or len(works) == 0:
         return none
     keys, wanted = _keys(spans, ids, launchers, tracks), _keys(spans, ids, works, tracks)
@@ -104,11 +111,9 @@ def _join_by_correlation(
     parent = spans.parent[launchers]
     outer = (parent < 0) | (ids[np.maximum(parent, 0)] != ids[launchers])
     launchers, keys = launchers[outer], keys[outer]
-    first = kernels.join(keys, keys)
-    again = first != np.arange(len(keys))
-    if not again.any():
+    common = kernels.repeated(keys)
+    if len(common) == 0:
         return none
-    common = kernels.distinct(keys[again])
     return _join_repeated(
         spans, launchers[kernels.among(keys, common)], works[kernels.among(wanted, common)], tracks
     )

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from stallscope.profiler import kernels
-from stallscope.profiler.builder import is_device_work
 from stallscope.profiler.errors import OptionError
+from stallscope.profiler.links import is_device_work
 from stallscope.profiler.nesting import nest
 from stallscope.profiler.notes import Notes
 from stallscope.profiler.session import Session

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -373,7 +373,7 @@ class ArgStore:
         if key not in self.keys:
             return np.full(len(events), missing, np.int64)
         wanted = self.keys.index(key)
-        found, others = pick(self.first, self.key, self.tag, self.value, wanted, events, missing)
+        found, others = pick(self.first, self.key, self.tag, self.value, self.wide, wanted, events, missing)
         return found if others == 0 else None
 
     def has(self, key: str, events: int) -> Bool:
@@ -441,7 +441,8 @@ class Spans:
 
     `parent` is a row or -1; `depth` 0 at the root of a thread; `self_ns` duration less children,
     children clipped to their parent; `launch_row` the host call that started a device span, or -1;
-    `source` the number of the event in the source, which is the key of `Timeline.args`.
+    `source` the number of the event in the source, which is the key of `Timeline.args`. Where `external_id` was put
+    off (`put_off_external_ids`), it is read from the arguments when it is asked for.
     """
 
     start_ns: Int64
@@ -460,6 +461,27 @@ class Spans:
 
     def __len__(self) -> int:
         return len(self.start_ns)
+
+    def put_off_external_ids(self, ids_of: Callable[[Int32], Int64]) -> None:
+        """Read the external ids of all spans only when they are asked for: `ids_of` gives those of source events."""
+        del self.external_id
+        self.__dict__["_external_ids_of"] = ids_of
+
+    def external_ids_at(self, rows: npt.NDArray[Any]) -> Int64:
+        """The external ids of some rows; costs what they cost, if they were put off. Shape of `rows`."""
+        if "external_id" in self.__dict__:
+            return self.external_id.take(rows)
+        found: Int64 = self.__dict__["_external_ids_of"](self.source.take(rows))
+        return found
+
+    if not TYPE_CHECKING:  # to a type checker all columns are there
+
+        def __getattr__(self, name: str) -> Any:
+            ids_of = self.__dict__.get("_external_ids_of")
+            if name != "external_id" or ids_of is None:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            self.external_id = ids_of(self.source)
+            return self.external_id
 
     @property
     def end_ns(self) -> Int64:

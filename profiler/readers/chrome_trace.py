@@ -23,6 +23,7 @@ from stallscope.profiler.builder import TimelineBuilder
 from stallscope.profiler.ids import NO_ID, TEXT_ID_BASE, decode_id
 from stallscope.profiler.kinds import DEVICE_WORK, Kind, is_collective
 from stallscope.profiler.light import dataclass
+from stallscope.profiler.links import is_device_work
 from stallscope.profiler.notes import Notes
 from stallscope.profiler.readers.trace_events import RawEvents, tokenise
 from stallscope.profiler.session import Session
@@ -91,6 +92,8 @@ _LAUNCH_ARROWS = ("ac2g", "async_gpu")
 _ON_DEVICE = np.isin(np.arange(len(Kind)), [int(k) for k in (*DEVICE_WORK, Kind.DEVICE_WAIT)])
 _IS_WORK = np.isin(np.arange(len(Kind)), [int(k) for k in DEVICE_WORK])
 _STREAM, _ASYNC, _GROUPS = 1, 4, 5
+_BLOCK = 1 << 15
+"""Events looked at at once where nothing but a sum or an extreme is kept."""
 _LANE_GROUP = np.where(_ON_DEVICE, _STREAM, 0).astype(np.int8)
 """What lanes rows of a kind stand on: 0 host, 1 device work, 2 mirrored annotations, 3 profiler; 4 is async."""
 _LANE_GROUP[Kind.DEVICE_ANNOTATION] = 2
@@ -183,7 +186,6 @@ class _Interpreter:
             kind=kind,
             category=category,
             correlation=correlation,
-            external_id=raw.args.ids_at("External id", rows),
             source=rows,
         )
         del start, dur, name, category, kind, track, correlation, rows  # nesting needs room
@@ -213,13 +215,15 @@ class _Interpreter:
     def _lanes(self) -> _Lanes:
         raw = self.raw
         lanes = _Lanes({}, {}, {})
-        for i in np.flatnonzero(raw.ph == ord("M")).tolist():
-            name = self.texts[raw.name[i]] if raw.name[i] >= 0 else ""
+        at = np.flatnonzero(raw.ph == ord("M"))
+        for i, code, pid, tid in zip(
+            at.tolist(), raw.name[at].tolist(), raw.pids(at).tolist(), raw.tids(at).tolist(), strict=True
+        ):
+            name = self.texts[code] if code >= 0 else ""
             if name not in ("process_name", "thread_name", "process_labels"):
                 continue
             args = raw.args.of(i)
             value = str(args.get("name", args.get("labels", "")))
-            pid, tid = int(raw.pids(i)), int(raw.tids(i))
             if name == "process_name":
                 lanes.process[pid] = value
             elif name == "thread_name":
@@ -243,7 +247,7 @@ class _Interpreter:
         kind: npt.NDArray[np.int8] = kernels.mapped(
             table, raw.cat
         )  # -1, without a category, is the last place
-        spans = _phase_in(raw.ph, "XBbS")
+        spans = self._of_phases("XBbS")
         untold = spans & ((kind < 0) | (kind == Kind.OTHER))
         if untold.any():
             for pid in kernels.distinct(raw.pids(untold)):
@@ -263,31 +267,21 @@ class _Interpreter:
         """Collectives, waits, copies and uncategorised runtime calls, told by their distinct names."""
         raw = self.raw
         at = np.flatnonzero(spans & ((kind == Kind.KERNEL) | (kind == Kind.OTHER)))
-        at = at[raw.name[at] >= 0]
-        plain = np.full(len(self.texts), -1, np.int8)
-        untold, waits, runtime = plain.copy(), plain.copy(), plain.copy()
-        for code in _used(raw.name[at], len(self.texts)):
-            name = self.texts[code]
-            if is_collective(name):
-                plain[code] = Kind.COLLECTIVE
-            elif _COPY_NAME.search(name):
-                untold[code] = Kind.MEMCPY
-            if _RUNTIME_NAME.match(name):
-                runtime[code] = Kind.RUNTIME
-            if _WAIT_NAME.search(name):
-                waits[code] = Kind.DEVICE_WAIT
-        names = raw.name[at]
-        kernels = kind[at] == Kind.KERNEL
-        categories = raw.cat[at]
+        names, categories = raw.name.take(at), raw.cat.take(at)
+        named = names >= 0
+        is_kernel = named & (kind.take(at) == Kind.KERNEL)
         mtia = raw.strings.find("mtia_ccp_events")
-        for table, where in (
-            (untold, kernels & (categories < 0)),
-            (plain, kernels),
-            (waits, (categories == mtia) & (categories >= 0)),
-            (runtime, ~kernels),
+        for to, tells, where in (
+            (Kind.MEMCPY, _is_copy, is_kernel & (categories < 0)),
+            (Kind.COLLECTIVE, is_collective, is_kernel),
+            (Kind.DEVICE_WAIT, _is_wait, named & (categories == mtia) & (categories >= 0)),
+            (Kind.RUNTIME, _is_runtime, named & ~is_kernel),
         ):
-            hit = where & (table[names] >= 0)
-            kind[at[hit]] = table[names[hit]]
+            rows, name = at[where], names[where]
+            table = np.zeros(len(self.texts), bool)
+            for code in _used(name, len(self.texts)):
+                table[code] = tells(self.texts[code])
+            kind[rows[table.take(name)]] = to
 
     def _names(self, names: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
         unnamed = names < 0
@@ -316,7 +310,9 @@ class _Interpreter:
         say how many.
         """
         ts, dur = self.raw.ts_ns, self.raw.dur_ns
-        spans: npt.NDArray[np.bool_] = self.raw.ph == ord("X")
+        spans = self._of_phases("X")
+        if self._all_sound(spans):
+            return spans
         timeless = spans & (ts == NO_TIME)
         far = self._far(spans & ~timeless)
         lost = self._lost_stamps(spans, kind, timeless | far)
@@ -345,6 +341,21 @@ class _Interpreter:
             self.dur_ns = np.where(bad_length, 0, dur)
         spans &= ~gone
         return spans
+
+    def _all_sound(self, spans: npt.NDArray[np.bool_]) -> bool:
+        """Whether times and lengths can be seen at a glance to be right: all of them are in one range behind 0, and no
+        length is missing, negative or long.
+        """
+        low, high = (1 << 63) - 1, 1
+        for at in range(0, len(spans), _BLOCK):
+            ts, dur, mask = (c[at : at + _BLOCK] for c in (self.raw.ts_ns, self.raw.dur_ns, spans))
+            if int(ts.min()) <= 0:  # what is no span often is
+                ts = ts[mask]
+            if len(ts):
+                low, high = min(low, int(ts.min())), max(high, int(ts.max()))
+            if int(dur.max()) > LONG_WORK_NS or ((dur < 0) & mask).any():
+                return False
+        return low > 0 and high - low <= _MAX_DURATION_NS
 
     def _endless(
         self, known: npt.NDArray[np.bool_], long: npt.NDArray[np.bool_], kind: npt.NDArray[np.int8]
@@ -476,9 +487,14 @@ class _Interpreter:
         """The events of some phases that have a time that can be true."""
         if not any(self.phases[ord(letter)] for letter in phases):
             return np.zeros(0, np.intp)
-        at = np.flatnonzero(_phase_in(self.raw.ph, phases))
+        at = np.flatnonzero(self._of_phases(phases))
         ts = self.raw.ts_ns[at]
         return at[(ts >= self.first_ns) & (ts <= self.last_ns)]
+
+    def _of_phases(self, letters: str) -> npt.NDArray[np.bool_]:
+        """Which events are of some phases, shape (n,)."""
+        there = "".join(letter for letter in letters if self.phases[ord(letter)])
+        return _phase_in(self.raw.ph, there) if there else np.zeros(len(self.raw), bool)
 
     def _last_time(self) -> int:
         raw = self.raw
@@ -491,9 +507,11 @@ class _Interpreter:
         code = self.raw.strings.find(_WINDOW_END)
         if code < 0:
             return
-        marks = self.raw.ts_ns[(self.raw.name == code) & (self.raw.ts_ns != NO_TIME)]
+        marks = self.raw.ts_ns[self.raw.name == code]
+        marks = marks[marks != NO_TIME]
         if len(marks):
-            kind[spans & (kind == Kind.RUNTIME) & (self.raw.ts_ns >= int(marks.max()))] = Kind.OVERHEAD
+            calls = np.flatnonzero(spans & (kind == Kind.RUNTIME))
+            kind[calls[self.raw.ts_ns.take(calls) >= int(marks.max())]] = Kind.OVERHEAD
 
     # -- tracks ------------------------------------------------------------------------------------
 
@@ -621,7 +639,7 @@ class _Interpreter:
         where that id does the linking they only repeat it.
         """
         raw = self.raw
-        arrows = np.flatnonzero(_phase_in(raw.ph, "sft"))
+        arrows = np.flatnonzero(self._of_phases("sft"))
         if len(self.told_by_id) == 0:
             return arrows
         kept = np.ones(len(arrows), bool)
@@ -629,7 +647,7 @@ class _Interpreter:
         for name in _LAUNCH_ARROWS:
             if (code := raw.strings.find(name)) >= 0:
                 at = np.flatnonzero(category == code)
-                kept[at] = kernels.join(self.told_by_id, raw.id[arrows[at]]) < 0
+                kept[at] = ~kernels.among(raw.id[arrows[at]], self.told_by_id)
         return arrows[kept]
 
     def _bind(self, points: npt.NDArray[Any], rows: npt.NDArray[np.int32]) -> Int64:
@@ -794,6 +812,18 @@ def _kind_of_category(name: str) -> Kind:
     return Kind.RUNTIME if re.fullmatch(r"\w+_(?:runtime|driver)", name) else Kind.OTHER
 
 
+def _is_copy(name: str) -> bool:
+    return _COPY_NAME.search(name) is not None
+
+
+def _is_wait(name: str) -> bool:
+    return _WAIT_NAME.search(name) is not None
+
+
+def _is_runtime(name: str) -> bool:
+    return _RUNTIME_NAME.match(name) is not None
+
+
 def _phase_in(ph: npt.NDArray[np.uint8], letters: str) -> npt.NDArray[np.bool_]:
     found: npt.NDArray[np.bool_] = ph == ord(letters[0])
     for letter in letters[1:]:
@@ -804,8 +834,17 @@ def _phase_in(ph: npt.NDArray[np.uint8], letters: str) -> npt.NDArray[np.bool_]:
 def _letter_counts(ph: npt.NDArray[np.uint8]) -> list[int]:
     """How many events there are of each phase, by the letter's number."""
     counts = np.zeros(256, np.int64)
-    for low in range(0, len(ph), 1 << 18):  # NumPy widens to 64 bits what it counts
-        counts += np.bincount(ph[low : low + (1 << 18)], minlength=256)
+    for low in range(0, len(ph), _BLOCK):
+        some, left = ph[low : low + _BLOCK], min(_BLOCK, len(ph) - low)
+        for letter in b"XsfiM":  # what nearly all of them are: comparing takes a fraction of counting
+            if left:
+                found = int(np.count_nonzero(some == letter))
+                counts[letter] += found
+                left -= found
+        if left:
+            rest = np.bincount(some, minlength=256)
+            rest[list(b"XsfiM")] = 0
+            counts += rest
     return counts.tolist()
 
 
@@ -887,9 +926,9 @@ def _devices(meta: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def _calls_that_tell(kind: npt.NDArray[np.int8], correlation: Int64) -> Int64:
     """Correlation ids of runtime calls, if every device event carries such an id; else none."""
-    if (correlation[_IS_WORK[kind]] == NO_ID).any():
+    if (correlation.take(np.flatnonzero(is_device_work(kind))) == NO_ID).any():
         return np.zeros(0, np.int64)
-    ids: Int64 = correlation[kind == Kind.RUNTIME]
+    ids: Int64 = correlation.take(np.flatnonzero(kind == Kind.RUNTIME))
     told: Int64 = ids[ids != NO_ID]
     return told
 

@@ -21,11 +21,11 @@ from pathlib import Path
 import numpy as np
 
 from stallscope.profiler import kernels
-from stallscope.profiler.builder import is_device_work
 from stallscope.profiler.errors import InputError
 from stallscope.profiler.ids import NO_ID, TEXT_ID_BASE
 from stallscope.profiler.kinds import Kind
 from stallscope.profiler.light import dataclass
+from stallscope.profiler.links import is_device_work
 from stallscope.profiler.part import FAR
 from stallscope.profiler.readers import chrome_trace, source
 from stallscope.profiler.readers.event_part import Part

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from stallscope.profiler import kernels, kernels_py
 from stallscope.profiler.ids import NO_ID
-from stallscope.profiler.timeline import ArgStore, StringTable
+from stallscope.profiler.timeline import ARG_WIDE, ArgStore, StringTable
 
 needs_core = pytest.mark.skipif(kernels.core is None, reason="the compiled core was not built")
 both = pytest.mark.parametrize(
@@ -245,6 +245,20 @@ def test_numpy_says_the_same(values: list[int], chosen: list[int]) -> None:
         assert kernels.quantile(column, share) == pytest.approx(float(np.quantile(column, share)), rel=1e-12)
 
 
+EXTREMES = st.sampled_from([0, 5, -(1 << 63), (1 << 63) - 1, 1 << 62])
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.integers(-9, 30) | EXTREMES, max_size=40),
+    st.lists(st.integers(-9, 30) | EXTREMES, max_size=9),
+)
+def test_dense_and_scattered_ids_are_looked_up_alike(values: list[int], chosen: list[int]) -> None:
+    column = i8(*values)
+    assert kernels.among(column, i8(*chosen)).tolist() == [value in chosen for value in values]
+    assert kernels.repeated(column).tolist() == sorted({v for v in values if values.count(v) > 1})
+
+
 @pytest.mark.parametrize("block", [4, 1 << 16])
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 1 << 62)), max_size=30), st.integers(0, 9))
@@ -395,7 +409,10 @@ def test_sorted_stretches_are_merged(runs: int) -> None:
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(
-        st.tuples(st.integers(0, 9), st.integers(0, 2), st.integers(0, 1), st.integers(-3, 3)), max_size=60
+        st.tuples(
+            st.integers(0, 9), st.integers(0, 2), st.sampled_from([0, 0, 1, ARG_WIDE]), st.integers(-3, 3)
+        ),
+        max_size=60,
     ),
     st.lists(st.integers(-2, 12), max_size=40),
     st.booleans(),
@@ -409,8 +426,9 @@ def test_twins_agree_on_arguments(
     )
     question = np.array(sorted(asked) if sort else asked, np.int32)
     first = ArgStore(StringTable(), [], event, key, tag, value).first
-    ours = kernels.pick(first, key, tag, value, 1, question, -9)
-    twin = kernels_py.pick(first, key, tag, value, 1, question, -9)
+    wide = i8(1 << 40, -(1 << 50))
+    ours = kernels.pick(first, key, tag, value, wide, 1, question, -9)
+    twin = kernels_py.pick(first, key, tag, value, wide, 1, question, -9)
     same(ours[:1], twin[:1])
     assert ours[1] == twin[1]
 
@@ -420,7 +438,7 @@ def test_arguments_far_apart() -> None:
     key, tag = np.zeros(len(event), np.uint16), np.zeros(len(event), np.uint8)
     asked = i8(299_997, 0, 150_000, 150_001, 600_000)
     first = ArgStore(StringTable(), [], event, key, tag, event).first
-    got, odd = kernels.pick(first, key, tag, event, 0, asked, -1)
+    got, odd = kernels.pick(first, key, tag, event, i8(), 0, asked, -1)
     assert got.tolist() == [299_997, 0, 150_000, -1, -1] and odd == 0
 
 

@@ -7,10 +7,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from stallscope.profiler.ids import NO_ID
 from stallscope.profiler.kinds import Kind
-from stallscope.profiler.readers import load
+from stallscope.profiler.readers import chrome_trace, load
 from stallscope.profiler.session import Session
 
 
@@ -45,6 +47,38 @@ def test_a_launch_chain(tmp_path: Path) -> None:
     assert t.clock == "realtime"
     assert t.track_of(int(kernel)).device == 0
     assert t.track_of(int(kernel)).stream == 7
+
+
+def test_external_ids_are_read_when_they_are_asked_for(tmp_path: Path) -> None:
+    events = [x("a", "cpu_op", 10, 5, **{"External id": 9}), x("b", "cpu_op", 20, 5), *CHAIN]
+    session = read(tmp_path, events)
+    spans = session.timeline.spans
+
+    assert "external_id" not in vars(spans)
+    assert spans.external_ids_at(np.array([1, 0])).tolist() == [NO_ID, 9]
+    assert "external_id" not in vars(spans)
+    assert spans.take(np.array([0])).external_id.tolist() == [9]
+    assert spans.external_id.tolist() == [9, *[NO_ID] * 4]
+    assert spans.external_ids_at(np.array([0])).tolist() == [9]
+    with pytest.raises(AttributeError, match="external_od"):
+        spans.external_od  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_calls_of_one_moment_with_different_external_ids_are_no_repeats(tmp_path: Path) -> None:
+    calls = [x("cudaFree", "cuda_runtime", 10, 5, correlation=3, **{"External id": i}) for i in (1, 1, 2)]
+    session = read(tmp_path, calls)
+
+    assert len(session.timeline) == 2
+    assert session.timeline.spans.external_id.tolist() == [1, 2]
+    note = session.notes.get("repeated-events")
+    assert note is not None and note.count == 1
+
+
+def test_phases_are_counted_whatever_they_are() -> None:
+    phases = np.random.default_rng(1).choice(np.frombuffer(b"XXXXXXsfiM\0BEq\xff", np.uint8), 100_000)
+
+    assert chrome_trace._letter_counts(phases) == np.bincount(phases, minlength=256).tolist()
+    assert chrome_trace._letter_counts(phases[:0]) == [0] * 256
 
 
 @pytest.mark.parametrize(
