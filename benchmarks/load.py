@@ -460,8 +460,8 @@ def main() -> None:
         return
     if options.one:
         said = CONTENDERS[options.one](options.traces[0])
-        print(json.dumps(said) if isinstance(said, dict) else said)
-        return
+        print(json.dumps(said) if isinstance(said, dict) else said, flush=True)
+        os._exit(0)  # as the command ends: without taking apart what it holds
     names = options.only.split(",")
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.keep or Path(temporary)

@@ -6,10 +6,11 @@ written; 130 interrupted; 141 the reader of the output went away (`| head`); `ru
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -91,5 +92,22 @@ def cli() -> None:
 
 def main() -> None:
     """Entry point of the console script and of `python -m stallscope`."""
-    cli(prog_name="stallscope")
-    sys.exit(0)
+    try:
+        cli(prog_name="stallscope")
+    except SystemExit as end:
+        leave(end.code if isinstance(end.code, int) else int(end.code is not None))
+
+
+def leave(status: int) -> NoReturn:
+    """End the process, as `sys.exit`, but leave its memory to the system: to take a trace of four million events apart
+    object by object costs a tenth of a second. Where someone watches the process (a profiler, a debugger, coverage)
+    it ends as usual."""
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        sys.exit(status)  # says what is wrong with them, as usual
+    if sys.getprofile() is not None or sys.gettrace() is not None or "coverage" in sys.modules:
+        sys.exit(status)
+    atexit._run_exitfuncs()
+    os._exit(status)

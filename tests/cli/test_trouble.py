@@ -157,6 +157,18 @@ def test_ctrl_c_ends_an_analysis_with_one_line(here: Path) -> None:
     assert err == "stallscope: interrupted\n"
 
 
+@pytest.mark.parametrize(("extra", "status"), [("", 0), ("import sys; sys.setprofile(lambda *a: None)\n", 0)])
+def test_the_command_ends_with_its_output_written_and_its_hooks_run(
+    extra: str, status: int, here: Path
+) -> None:
+    code = f"import atexit\natexit.register(print, 'last words')\n{extra}from stallscope.cli.main import main\nmain()\n"
+    done = subprocess.run([sys.executable, "-c", code, "analyze", "good.json"], check=False, capture_output=True,
+                          text=True)  # fmt: skip
+
+    assert (done.returncode, done.stderr) == (status, "")
+    assert done.stdout.startswith("stallscope 0") and done.stdout.endswith("last words\n")
+
+
 @pytest.mark.parametrize("command", [["analyze", "good.json"], ["report", "good.json"], ["explain", "HB101"]])
 def test_a_reader_that_went_away_is_no_finding(command: list[str], here: Path) -> None:
     read, write = os.pipe()
