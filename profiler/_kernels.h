@@ -437,6 +437,7 @@ static void sort_rows(const int64_t *start, const int64_t *dur, int32_t *row, si
     for (; runs > 1; runs = (runs + 1) / 2) {
         for (size_t r = 0; r + 1 < runs; r += 2) {
             int32_t lo = from[r], mid = from[r + 1], hi = from[r + 2], left = mid - lo, i = 0;
+            if (!after(start, dur, row[mid - 1], row[mid])) continue; /* stretches that were merged mostly follow each other */
             memcpy(spare, row + lo, (size_t)left * sizeof *spare);
             while (i < left) row[lo++] = mid < hi && after(start, dur, spare[i], row[mid]) ? row[mid++] : spare[i++];
         }

@@ -12,6 +12,7 @@ What an event *is* follows from its category; where there is none, from the proc
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -216,17 +217,20 @@ class _Interpreter:
         raw = self.raw
         lanes = _Lanes({}, {}, {})
         at = np.flatnonzero(raw.ph == ord("M"))
-        for i, code, pid, tid in zip(
-            at.tolist(), raw.name[at].tolist(), raw.pids(at).tolist(), raw.tids(at).tolist(), strict=True
-        ):
-            name = self.texts[code] if code >= 0 else ""
-            if name not in ("process_name", "thread_name", "process_labels"):
-                continue
-            args = raw.args.of(i)
-            value = str(args.get("name", args.get("labels", "")))
-            if name == "process_name":
+        of_process, of_thread, _ = kinds = [
+            raw.strings.find(name) for name in ("process_name", "thread_name", "process_labels")
+        ]
+        at = at[kernels.among(raw.name[at], [code for code in kinds if code >= 0])]
+        names, labels = (raw.args.values_at(key, at) for key in ("name", "labels"))
+        told = [
+            str(names[1][name] if name >= 0 else labels[1][label] if label >= 0 else "")
+            for name, label in zip(names[0].tolist(), labels[0].tolist(), strict=True)
+        ]
+        columns = (c.tolist() for c in (raw.name[at], raw.pids(at), raw.tids(at)))
+        for value, code, pid, tid in zip(told, *columns, strict=True):
+            if code == of_process:
                 lanes.process[pid] = value
-            elif name == "thread_name":
+            elif code == of_thread:
                 lanes.thread[(pid, tid)] = value
             else:
                 lanes.labels[pid] = value
@@ -522,10 +526,12 @@ class _Interpreter:
         for events in self.paired:
             group[events[_phase_in(raw.ph[events], "bS")]] = _ASYNC
         # a number per lane: threads by what kind of lane they are, behind them streams and async ids
-        label = raw.thread + np.int32(1)
-        label *= np.int32(_GROUPS)
-        label += group
-        label[~spans] = -1
+        label = np.empty(len(raw), np.int32)
+        for low in range(0, len(raw), _BLOCK):
+            some = slice(low, low + _BLOCK)
+            lanes = np.multiply(raw.thread[some] + np.int32(1), np.int32(_GROUPS), out=label[some])
+            lanes += group[some]
+            np.putmask(lanes, ~spans[some], np.int32(-1))
         behind = (len(raw.threads) + 1) * _GROUPS
         streams = np.flatnonzero(spans & (group == _STREAM)).astype(np.int32)
         stream = raw.args.ids_at("stream", streams)
@@ -860,17 +866,32 @@ def _range(values: Int64, mask: npt.NDArray[np.bool_]) -> tuple[int, int]:
 
 def _first_of_each(label: npt.NDArray[np.int32]) -> npt.NDArray[np.intp]:
     """Where each label >= 0 comes first, in that order; quick because neighbours mostly have the same one."""
-    starts = np.flatnonzero(np.append(True, label[1:] != label[:-1]))[: len(label)]
-    heads = starts[kernels.group(label[starts])[1]]
-    return heads[label[heads] >= 0]
+    known = np.zeros(int(label.max(initial=-1)) + 2, bool)
+    known[-1] = True  # -1 marks the extra last place
+    found = [np.zeros(0, np.intp)]
+    for low, at in _changes(label):
+        some = label[low : low + _BLOCK]
+        new = at[~known.take(some.take(at))]
+        if len(new):
+            heads = new[kernels.group(some.take(new))[1]]
+            known[some.take(heads)] = True
+            found.append(heads + low)
+    return np.concatenate(found)
 
 
 def _used(codes: npt.NDArray[np.int32], size: int) -> list[int]:
     """The distinct codes >= 0 that occur, ascending."""
     seen = np.zeros(size + 1, bool)
-    seen[codes[:1]] = True  # code -1 marks the extra last place
-    seen[codes[1:][codes[1:] != codes[:-1]]] = True  # many repeat the one before
+    for low, at in _changes(codes):
+        seen[codes[low : low + _BLOCK].take(at)] = True  # code -1 marks the extra last place
     return np.flatnonzero(seen[:size]).tolist()
+
+
+def _changes(codes: npt.NDArray[np.int32]) -> Iterator[tuple[int, npt.NDArray[np.intp]]]:
+    """Per block of codes where it begins, and the places in it whose code is not the one before: many repeat that."""
+    for low in range(0, len(codes), _BLOCK):
+        some = codes[low : low + _BLOCK]
+        yield low, np.flatnonzero(np.append(True, some[1:] != some[:-1]))
 
 
 def _place(events: list[int]) -> str:
