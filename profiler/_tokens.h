@@ -3,6 +3,7 @@
  * No Python here, so that a fuzzer can drive it alone. Whatever is not plain strict JSON is handed to
  * three callbacks (see Tokens); this file and _parse.h only ever accept what they fully understand.
  */
+#include <float.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -628,45 +629,16 @@ static inline const u8 *plain_ns(const u8 *p, int64_t *out) {
     return p;
 }
 
-#if defined(__SIZEOF_INT128__)
-static const uint64_t power_of_ten[20] = {
-    1u, 10u, 100u, 1000u, 10000u, 100000u, 1000000u, 10000000u, 100000000u, 1000000000u, 10000000000u,
-    100000000000u, 1000000000000u, 10000000000000u, 100000000000000u, 1000000000000000u, 10000000000000000u,
-    100000000000000000u, 1000000000000000000u, 10000000000000000000u,
-};
-
-/* digits / 10^places, correctly rounded: one exact division of 127 by 64 bits, then round half to even. */
-static double quotient(uint64_t digits, int places) {
-    if (digits == 0) return 0.0;
-    uint64_t by = power_of_ten[places];
-    int up = __builtin_clzll(digits), by_up = __builtin_clzll(by);
-    __uint128_t over = (__uint128_t)(digits << up) << 63;
-    by <<= by_up;
-    uint64_t q = (uint64_t)(over / by);
-    int rest = (uint64_t)(over - (__uint128_t)q * by) != 0;
-    int drop = 11 - __builtin_clzll(q);
-    uint64_t kept = q >> drop, cut = q & (((uint64_t)1 << drop) - 1), half = (uint64_t)1 << (drop - 1);
-    if (cut > half || (cut == half && (rest || (kept & 1)))) kept++;
-    uint64_t scale_bits = (uint64_t)(1023 + drop - 63 + by_up - up) << 52;
-    double scale;
-    memcpy(&scale, &scale_bits, 8);
-    return (double)kept * scale;
-}
-#endif
-
-/* The double nearest to a number; the C library where the fast way does not reach. */
+/* The double nearest to a number; the C library where it is too close to tell. */
 static Status number_double(Tokens *t, const Number *n, double *out) {
-    int digits = n->whole_digits + n->fraction_digits;
-#if defined(__SIZEOF_INT128__)
-    if (!n->has_exponent && digits <= 19 && n->fraction_digits <= 19) {
-        uint64_t v = 0;
+    if (LDBL_MANT_DIG >= 64 && !n->has_exponent && n->whole_digits + n->fraction_digits <= 19) {
+        uint64_t v = 0, by = 1; /* both exact in 64 bits of mantissa, so that the quotient is off by 2^-64 of it at most */
         for (int i = 0; i < n->whole_digits; i++) v = v * 10 + (uint64_t)(n->whole[i] - '0');
-        for (int i = 0; i < n->fraction_digits; i++) v = v * 10 + (uint64_t)(n->fraction[i] - '0');
-        double d = quotient(v, n->fraction_digits);
-        *out = n->negative ? -d : d;
-        return OK;
+        for (int i = 0; i < n->fraction_digits; i++, by *= 10) v = v * 10 + (uint64_t)(n->fraction[i] - '0');
+        long double q = (long double)v / (long double)by, slack = q * 0x1p-63L;
+        *out = (double)(n->negative ? -q : q);
+        if ((double)(q - slack) == (double)(q + slack)) return OK;
     }
-#endif
     size_t length = (size_t)(n->end - n->start);
     if (bytes_set(&t->scratch, n->start, length) < 0) return NO_MEMORY;
     /* strtod reads the decimal point of the process's locale */
