@@ -95,24 +95,16 @@ static inline uint64_t fold(uint64_t a, uint64_t b) {
 #endif
 }
 
-/* The seed is drawn per run: nobody can prepare a file whose texts all collide. Reads up to 7 bytes
- * behind the text. */
+/* The seed is drawn per run: nobody can prepare a file whose texts all collide. The last words may overlap others. */
 static inline uint32_t text_hash(const u8 *p, size_t n, uint64_t seed) {
-    uint64_t h = seed ^ n;
-    for (; n >= 16; p += 16, n -= 16) h = fold(load64(p) ^ h, load64(p + 8) ^ seed ^ 0xa0761d6478bd642fu);
+    const u8 *end = p + n;
+    uint64_t h = seed ^ n, word = 0;
+    for (; end - p > 16; p += 16) h = fold(load64(p) ^ h, load64(p + 8) ^ seed ^ 0xa0761d6478bd642fu);
     if (n >= 8) {
-        h = fold(load64(p) ^ h, seed ^ 0xe7037ed1a0b428dbu);
-        p += 8;
-        n -= 8;
-    }
-    if (n) {
-        uint64_t last = 0;
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-        memcpy(&last, p, n);
-#else
-        last = load64(p) & (~UINT64_C(0) >> (64 - 8 * n));
-#endif
-        h = fold(last ^ h, seed ^ 0x8ebc6af09c88c6e3u);
+        h = fold(load64(n > 16 ? end - 16 : p) ^ h, load64(end - 8) ^ seed ^ 0xe7037ed1a0b428dbu);
+    } else {
+        while (p < end) word = word << 8 | *p++;
+        h = fold(word ^ h, seed ^ 0x8ebc6af09c88c6e3u);
     }
     return (uint32_t)(h ^ (h >> 32));
 }
@@ -486,7 +478,6 @@ static Status unescape(Tokens *t, const u8 *p, size_t n) {
         controls |= *out++ < 0x20;
     }
     t->scratch.length = (size_t)(out - t->scratch.data);
-    memset(out, 0, 8); /* hashing reads a little further */
     return controls && may_be_path(p, n) ? BAD : OK;
 }
 
