@@ -283,8 +283,9 @@ static PyObject *tokeniser_texts(PyObject *object, PyObject *args) {
     if (first < 0 || first > table->count) first = table->count;
     PyObject *list = PyList_New(table->count - first);
     for (int32_t i = first; list && i < table->count; i++) {
-        const char *text = (char *)table->text.data + table->start[i];
-        PyObject *item = PyUnicode_DecodeUTF8(text, (Py_ssize_t)(table->start[i + 1] - table->start[i]), "surrogateescape");
+        const Text *text = text_of(table, i);
+        const char *p = (char *)table->bytes.data + text->start;
+        PyObject *item = PyUnicode_DecodeUTF8(p, (Py_ssize_t)text->n, "surrogateescape");
         if (!item || PyList_SetItem(list, i - first, item) < 0) {
             Py_DECREF(list);
             return NULL;
@@ -296,10 +297,10 @@ static PyObject *tokeniser_texts(PyObject *object, PyObject *args) {
 /* threads(n): the pid and tid of each thread behind the first n, 8 bytes each. */
 static PyObject *tokeniser_threads(PyObject *object, PyObject *first) {
     const Table *table = &((Tokeniser *)object)->tokens->threads;
-    Py_ssize_t from = PyLong_AsSsize_t(first) * 16, size = (Py_ssize_t)table->text.length;
+    Py_ssize_t from = PyLong_AsSsize_t(first) * 16, size = (Py_ssize_t)table->bytes.length;
     if (PyErr_Occurred()) return NULL;
     if (from < 0 || from > size) from = size;
-    return PyBytes_FromStringAndSize((char *)table->text.data + from, size - from);
+    return PyBytes_FromStringAndSize((char *)table->bytes.data + from, size - from);
 }
 
 static PyObject *tokeniser_take_spill(PyObject *object, PyObject *unused) {

@@ -17,6 +17,7 @@ typedef uint8_t u8;
 #define MAX_ARG_KEYS 65535    /* arguments are numbered in 16 bits */
 #define MAX_ROWS INT32_MAX    /* events and arguments are counted in 32 */
 #define MAX_TEXT ((size_t)1 << 30)
+#define MAX_TEXTS (1 << 29)
 #define MAX_EVENT ((size_t)1 << 26)  /* a longer one is taken for damage */
 #define MAX_DAMAGE ((size_t)1 << 22) /* how far to look for the end of damage before giving it up */
 #define NO_TIME INT64_MIN
@@ -75,13 +76,18 @@ static int bytes_set(Bytes *b, const u8 *p, size_t n) {
  */
 
 typedef struct {
-    Bytes text;
-    int64_t *start; /* count + 1 of them: text i is start[i] .. start[i + 1] */
-    uint32_t *hash;
-    int32_t *slot; /* a power of two of them, at least twice the count */
+    size_t start;
+    uint32_t n, hash;
+} Text;
+
+typedef struct {
+    Bytes bytes, texts; /* Text of each */
+    int32_t *slot;      /* a power of two of them, at least twice the count */
     uint32_t mask;
-    int32_t count, room;
+    int32_t count;
 } Table;
+
+static inline Text *text_of(const Table *t, int32_t i) { return (Text *)t->texts.data + i; }
 
 static inline uint64_t fold(uint64_t a, uint64_t b) {
 #if defined(__SIZEOF_INT128__)
@@ -114,27 +120,13 @@ static int table_rehash(Table *t, uint32_t mask) {
     if (!slot) return -1;
     memset(slot, 0xff, ((size_t)mask + 1) * sizeof *slot);
     for (int32_t i = 0; i < t->count; i++) {
-        uint32_t k = t->hash[i] & mask;
+        uint32_t k = text_of(t, i)->hash & mask;
         while (slot[k] >= 0) k = (k + 1) & mask;
         slot[k] = i;
     }
     free(t->slot);
     t->slot = slot;
     t->mask = mask;
-    return 0;
-}
-
-static int table_grow(Table *t) {
-    int32_t room = t->room ? t->room + t->room / 2 : 256;
-    if (room > (1 << 29)) return -1;
-    int64_t *start = realloc(t->start, ((size_t)room + 1) * sizeof *start);
-    if (!start) return -1;
-    t->start = start;
-    uint32_t *hash = realloc(t->hash, (size_t)room * sizeof *hash);
-    if (!hash) return -1;
-    t->hash = hash;
-    if (!t->room) t->start[0] = 0;
-    t->room = room;
     return 0;
 }
 
@@ -148,32 +140,27 @@ static inline int32_t table_find(const Table *t, const u8 *p, size_t n, uint32_t
             *at = k;
             return -1;
         }
-        if (t->hash[i] != hash) continue;
-        size_t length = (size_t)(t->start[i + 1] - t->start[i]);
-        if (length == n && (n == 0 || memcmp(t->text.data + t->start[i], p, n) == 0)) return i;
+        const Text *text = text_of(t, i);
+        if (text->hash == hash && text->n == n && memcmp(t->bytes.data + text->start, p, n) == 0) return i;
     }
 }
 
 /* Adds a text that is not there yet. Returns its number, or -1 without memory. */
 static int32_t table_add(Table *t, const u8 *p, size_t n, uint32_t hash, uint32_t at) {
-    if (t->count == t->room && table_grow(t) < 0) return -1;
+    Text text = {t->bytes.length, (uint32_t)n, hash};
     if (!t->slot || (uint32_t)t->count * 2 >= t->mask) {
-        if (table_rehash(t, t->slot ? t->mask * 2 + 1 : 1023) < 0) return -1;
+        if (t->count >= MAX_TEXTS || table_rehash(t, t->slot ? t->mask * 2 + 1 : 1023) < 0) return -1;
         at = hash & t->mask;
         while (t->slot[at] >= 0) at = (at + 1) & t->mask;
     }
-    if (bytes_append(&t->text, p, n) < 0) return -1;
-    int32_t i = t->count++;
-    t->start[i + 1] = (int64_t)t->text.length;
-    t->hash[i] = hash;
-    t->slot[at] = i;
-    return i;
+    if (bytes_append(&t->bytes, p, n) < 0 || bytes_append(&t->texts, (u8 *)&text, sizeof text) < 0) return -1;
+    t->slot[at] = t->count;
+    return t->count++;
 }
 
 static void table_free(Table *t) {
-    free(t->text.data);
-    free(t->start);
-    free(t->hash);
+    free(t->bytes.data);
+    free(t->texts.data);
     free(t->slot);
     memset(t, 0, sizeof *t);
 }
@@ -484,7 +471,7 @@ static Status unescape(Tokens *t, const u8 *p, size_t n) {
 /* A text the strict rules do not cover: cleaned by the callback, once for each way it is written. */
 static int32_t intern_odd(Tokens *t, Table *table, const u8 *p, size_t n) {
     uint32_t at = 0, hash = text_hash(p, n, t->seed);
-    int remember = table == &t->strings && t->odd.text.length + n < t->text_budget / 4;
+    int remember = table == &t->strings && t->odd.bytes.length + n < t->text_budget / 4;
     int32_t known = remember ? table_find(&t->odd, p, n, hash, &at) : -1;
     if (known >= 0) return ((int32_t *)t->odd_codes.data)[known];
     Status status = t->clean_text(t, p, n, offset_of(t, p));
@@ -735,7 +722,7 @@ static inline Status put_value(Tokens *t, int key, const Value *v) {
     if (v->kind == STRING) {
         uint32_t at;
         tag = ARG_STRING;
-        int spill = t->strings.text.length > t->text_budget && v->n > 32 && !v->escaped && t->keep;
+        int spill = t->strings.bytes.length > t->text_budget && v->n > 32 && !v->escaped && t->keep;
         if (UNLIKELY(spill) && is_clean_text(v->text, v->n) &&
             table_find(&t->strings, v->text, v->n, text_hash(v->text, v->n, t->seed), &at) < 0) {
             tag = ARG_SPILLED;

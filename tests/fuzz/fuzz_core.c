@@ -47,7 +47,7 @@ static size_t held(const Tokens *t) {
         if (t->column[i]) total += (i < EVENT_COLUMNS ? t->row_room : i < COL_WIDE ? t->arg_room : t->wide_room) * column_size[i];
     const Table *tables[] = {&t->strings, &t->keys, &t->odd, &t->threads};
     for (int i = 0; i < 4; i++)
-        total += tables[i]->text.room + (size_t)tables[i]->room * 12 + ((size_t)tables[i]->mask + 1) * 4;
+        total += tables[i]->bytes.room + tables[i]->texts.room + ((size_t)tables[i]->mask + 1) * 4;
     return total + t->carry.room + t->scratch.room + t->clean.room + t->mended.room + t->spill.room;
 }
 
@@ -68,13 +68,12 @@ static Outcome outcome_of(const Tokens *t) {
         CHECK(name >= -1 && name < t->strings.count);
         int32_t thread = t->column[COL_THREAD] ? ((int32_t *)t->column[COL_THREAD])[i] : -1;
         CHECK(thread >= -1 && thread < t->threads.count);
-        if (thread >= 0) o.sum = fold(o.sum ^ text_hash(t->threads.text.data + 16 * (size_t)thread, 16, 7), i + 1);
+        if (thread >= 0) o.sum = fold(o.sum ^ text_hash(t->threads.bytes.data + 16 * (size_t)thread, 16, 7), i + 1);
         const int32_t *args_from = t->column[COL_ARGS_FROM];
         CHECK(!args_from || (args_from[i] >= (i ? args_from[i - 1] : 0) && (size_t)args_from[i] <= t->args));
         if (args_from) o.sum += (uint64_t)args_from[i] * (i + 1);
         if (name >= 0)
-            o.sum ^= text_hash(t->strings.text.data + t->strings.start[name],
-                               (size_t)(t->strings.start[name + 1] - t->strings.start[name]), 7);
+            o.sum ^= text_hash(t->strings.bytes.data + text_of(&t->strings, name)->start, text_of(&t->strings, name)->n, 7);
     }
     size_t wide = 0;
     for (size_t i = 0; i < t->args; i++) {
@@ -118,7 +117,7 @@ static Outcome tokenise(const u8 *data, size_t size, const char *isa, size_t chu
     CHECK(held(t) <= 4 * size + ((size_t)64 << 20));
     Outcome o = outcome_of(t);
     if (keep)
-        CHECK(t->strings.count == 0 || is_clean_text(t->strings.text.data, 0));
+        CHECK(t->strings.count == 0 || is_clean_text(t->strings.bytes.data, 0));
     else
         CHECK(t->strings.count == 0 && t->args == 0);
     tokens_free(t);
