@@ -146,18 +146,14 @@ static Piece *cover_of(size_t m, const int64_t *start, const int64_t *end) {
 
 /* The last piece that starts at or before t, looked for around `near`: questions come nearly sorted. */
 static inline size_t last_piece(const Piece *piece, size_t m, size_t near, int64_t t) {
-    if (piece[near].start <= t && t < piece[near + 1].start) return near;
-    size_t step = 1, lo = near, hi = near + 1;
-    if (piece[near].start > t) {
-        for (; lo > 0 && piece[lo].start > t; step *= 2) {
-            hi = lo;
-            lo = lo > step ? lo - step : 0;
-        }
-    } else {
-        for (; hi <= m && piece[hi].start <= t; step *= 2) {
-            lo = hi;
-            hi = hi + step <= m + 1 ? hi + step : m + 1;
-        }
+    size_t lo = near, hi = near + 1;
+    for (size_t step = 1; lo > 0 && piece[lo].start > t; step *= 2) {
+        hi = lo;
+        lo = lo > step ? lo - step : 0;
+    }
+    for (size_t step = 1; hi <= m && piece[hi].start <= t; step *= 2) {
+        lo = hi;
+        hi = hi + step <= m + 1 ? hi + step : m + 1;
     }
     while (hi - lo > 1) {
         size_t mid = lo + (hi - lo) / 2;
