@@ -174,6 +174,7 @@ enum { COL_PH, COL_NAME, COL_CAT, COL_TS, COL_DUR, COL_THREAD, COL_ID, COL_ARGS_
 /* COL_WIDE: what does not fit into 32 bits; COL_ARG_VALUE is then its place */
 enum { COL_ARG_KEY = EVENT_COLUMNS, COL_ARG_TAG, COL_ARG_VALUE, COL_WIDE, COLUMNS };
 static const u8 column_size[COLUMNS] = {1, 4, 4, 8, 8, 4, 8, 4, 2, 1, 4, 8};
+static const int64_t column_default[EVENT_COLUMNS] = {0, -1, -1, NO_TIME, NO_TIME, -1, NO_ID, 0};
 
 enum { ARG_INT, ARG_FLOAT, ARG_STRING, ARG_JSON, ARG_CONST, ARG_BIGINT, ARG_SPILLED, ARG_WIDE };
 
@@ -229,7 +230,7 @@ struct Tokens {
     size_t args_from, wide_from; /* where those of the next event, or of the one being read, begin */
     Table strings, keys;
     Table threads; /* each pair of pid and tid, as their 16 bytes */
-    int64_t pair[3]; /* of the event before, and room to read behind it */
+    int64_t pair[2]; /* of the event before */
     int32_t thread;  /* its number, -1 for neither */
     Table odd; /* texts as written that a callback had to clean, so that each is cleaned once */
     Bytes odd_codes;
@@ -302,16 +303,6 @@ static void guess_learn(Guess *g, const u8 *p, size_t length, int kind, int key)
  * Rows
  */
 
-static void fill_default(int column, void *data, size_t from, size_t to) {
-    size_t size = column_size[column];
-    if (column == COL_PH || column == COL_ARGS_FROM)
-        memset((u8 *)data + from * size, 0, (to - from) * size);
-    else if (size == 4)
-        memset((u8 *)data + from * 4, 0xff, (to - from) * 4);
-    else
-        for (size_t i = from; i < to; i++) ((int64_t *)data)[i] = INT64_MIN;
-}
-
 static int grow_columns(Tokens *t, int first, int last, size_t *room) {
     size_t more = *room + *room / 2 + 4096;
     for (int i = first; i < last; i++) {
@@ -324,25 +315,28 @@ static int grow_columns(Tokens *t, int first, int last, size_t *room) {
     return 0;
 }
 
-/* A column is made when the first value arrives that is not its default: a file of a hundred million
- * empty objects costs a byte for each. */
-static int make_column(Tokens *t, int column) {
-    void *data = malloc((t->row_room ? t->row_room : 1) * column_size[column]);
-    if (!data) return -1;
-    fill_default(column, data, 0, t->rows);
-    t->column[column] = data;
-    return 0;
+static inline void store(Tokens *t, int column, size_t at, int64_t value) {
+    void *data = t->column[column];
+    switch (column_size[column]) {
+    case 1: ((u8 *)data)[at] = (u8)value; break;
+    case 2: ((uint16_t *)data)[at] = (uint16_t)value; break;
+    case 4: ((int32_t *)data)[at] = (int32_t)value; break;
+    default: ((int64_t *)data)[at] = value;
+    }
 }
 
-#define PUT(column_, type, value, missing)                                              \
-    do {                                                                                \
-        if (LIKELY(t->column[column_] != NULL))                                         \
-            ((type *)t->column[column_])[t->rows] = (value);                            \
-        else if ((value) != (missing)) {                                                \
-            if (make_column(t, column_) < 0) return NO_MEMORY;                          \
-            ((type *)t->column[column_])[t->rows] = (value);                            \
-        }                                                                               \
-    } while (0)
+/* Stores an event's value. A column is made when the first value arrives that is not its default: a file of a
+ * hundred million empty objects costs nothing for each. Returns 0, or -1 without memory. */
+static inline int put(Tokens *t, int column, int64_t value) {
+    if (UNLIKELY(!t->column[column])) {
+        if (value == column_default[column]) return 0;
+        t->column[column] = malloc(t->row_room * column_size[column]);
+        if (!t->column[column]) return -1;
+        for (size_t i = 0; i < t->rows; i++) store(t, column, i, column_default[column]);
+    }
+    store(t, column, t->rows, value);
+    return 0;
+}
 
 /* Forgets the arguments of the event being read. */
 static void drop_args(Tokens *t) {
@@ -380,14 +374,10 @@ static inline Status put_row(Tokens *t, const Row *row) {
         if (grow_columns(t, 0, EVENT_COLUMNS, &t->row_room) < 0) return NO_MEMORY;
     }
     if (UNLIKELY(row->pid != t->pair[0] || row->tid != t->pair[1]) && find_thread(t, row) != OK) return NO_MEMORY;
-    PUT(COL_PH, u8, row->ph, 0);
-    PUT(COL_NAME, int32_t, row->name, -1);
-    PUT(COL_CAT, int32_t, row->cat, -1);
-    PUT(COL_TS, int64_t, row->ts, NO_TIME);
-    PUT(COL_DUR, int64_t, row->dur, NO_TIME);
-    PUT(COL_THREAD, int32_t, t->thread, -1);
-    PUT(COL_ID, int64_t, row->id, NO_ID);
-    PUT(COL_ARGS_FROM, int32_t, (int32_t)t->args_from, 0);
+    const int64_t values[EVENT_COLUMNS] = {row->ph,  row->name, row->cat, row->ts,
+                                           row->dur, t->thread, row->id,  (int64_t)t->args_from};
+    for (int i = 0; i < EVENT_COLUMNS; i++)
+        if (UNLIKELY(put(t, i, values[i]) < 0)) return NO_MEMORY;
     t->rows++;
     t->args_from = t->args;
     t->wide_from = t->wide;
@@ -401,13 +391,13 @@ static inline Status put_arg(Tokens *t, int key, int tag, int64_t value) {
         return NO_MEMORY;
     if (UNLIKELY(value != (int32_t)value || tag == ARG_FLOAT || tag == ARG_SPILLED)) {
         if (t->wide == t->wide_room && grow_columns(t, COL_WIDE, COLUMNS, &t->wide_room) < 0) return NO_MEMORY;
-        ((int64_t *)t->column[COL_WIDE])[t->wide] = value;
+        store(t, COL_WIDE, t->wide, value);
         value = (int64_t)t->wide++;
         if (tag == ARG_INT) tag = ARG_WIDE;
     }
-    ((uint16_t *)t->column[COL_ARG_KEY])[t->args] = (uint16_t)key;
-    ((u8 *)t->column[COL_ARG_TAG])[t->args] = (u8)tag;
-    ((int32_t *)t->column[COL_ARG_VALUE])[t->args] = (int32_t)value;
+    store(t, COL_ARG_KEY, t->args, key);
+    store(t, COL_ARG_TAG, t->args, tag);
+    store(t, COL_ARG_VALUE, t->args, value);
     t->args++;
     return OK;
 }
