@@ -7,35 +7,22 @@
  * All of them read up to PAD bytes past the point they are asked about; buffers are padded for that.
  */
 
+/* equal: which of the next bytes are c, once `bits` are set in them */
 #if defined(SCAN_AVX2)
 #define WIDTH 32
 typedef uint32_t SCAN(Mask);
-static inline SCAN(Mask) SCAN(equal)(const u8 *p, char c) {
-    __m256i v = _mm256_loadu_si256((const __m256i *)p);
+static inline SCAN(Mask) SCAN(equal)(const u8 *p, char bits, char c) {
+    __m256i v = _mm256_or_si256(_mm256_loadu_si256((const __m256i *)p), _mm256_set1_epi8(bits));
     return (uint32_t)_mm256_movemask_epi8(_mm256_cmpeq_epi8(v, _mm256_set1_epi8(c)));
-}
-/* [ and { differ from each other, and ] from }, only in bit 5 */
-static inline SCAN(Mask) SCAN(bracket_or_quote)(const u8 *p) {
-    __m256i v = _mm256_loadu_si256((const __m256i *)p), x = _mm256_or_si256(v, _mm256_set1_epi8(0x20));
-    __m256i hit = _mm256_or_si256(_mm256_cmpeq_epi8(x, _mm256_set1_epi8('{')),
-                                  _mm256_cmpeq_epi8(x, _mm256_set1_epi8('}')));
-    hit = _mm256_or_si256(hit, _mm256_cmpeq_epi8(v, _mm256_set1_epi8('"')));
-    return (uint32_t)_mm256_movemask_epi8(hit);
 }
 static inline int SCAN(first)(SCAN(Mask) m) { return __builtin_ctz(m); }
 
 #elif defined(SCAN_SSE2)
 #define WIDTH 16
 typedef uint32_t SCAN(Mask);
-static inline SCAN(Mask) SCAN(equal)(const u8 *p, char c) {
-    __m128i v = _mm_loadu_si128((const __m128i *)p);
+static inline SCAN(Mask) SCAN(equal)(const u8 *p, char bits, char c) {
+    __m128i v = _mm_or_si128(_mm_loadu_si128((const __m128i *)p), _mm_set1_epi8(bits));
     return (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(v, _mm_set1_epi8(c)));
-}
-static inline SCAN(Mask) SCAN(bracket_or_quote)(const u8 *p) {
-    __m128i v = _mm_loadu_si128((const __m128i *)p), x = _mm_or_si128(v, _mm_set1_epi8(0x20));
-    __m128i hit = _mm_or_si128(_mm_cmpeq_epi8(x, _mm_set1_epi8('{')), _mm_cmpeq_epi8(x, _mm_set1_epi8('}')));
-    hit = _mm_or_si128(hit, _mm_cmpeq_epi8(v, _mm_set1_epi8('"')));
-    return (uint32_t)_mm_movemask_epi8(hit);
 }
 static inline int SCAN(first)(SCAN(Mask) m) { return __builtin_ctz(m); }
 
@@ -48,13 +35,8 @@ typedef uint64_t SCAN(Mask);
 static inline uint64_t SCAN(zero_bytes)(uint64_t v) {
     return ~(((v & ~HIGHS) + ~HIGHS) | v | ~HIGHS);
 }
-static inline SCAN(Mask) SCAN(equal)(const u8 *p, char c) {
-    return SCAN(zero_bytes)(load64(p) ^ (ONES * (u8)c));
-}
-static inline SCAN(Mask) SCAN(bracket_or_quote)(const u8 *p) {
-    uint64_t v = load64(p), x = v | (ONES * 0x20u);
-    return SCAN(zero_bytes)(x ^ (ONES * (u8)'{')) | SCAN(zero_bytes)(x ^ (ONES * (u8)'}')) |
-           SCAN(zero_bytes)(v ^ (ONES * (u8)'"'));
+static inline SCAN(Mask) SCAN(equal)(const u8 *p, char bits, char c) {
+    return SCAN(zero_bytes)((load64(p) | ONES * (u8)bits) ^ (ONES * (u8)c));
 }
 static inline int SCAN(first)(SCAN(Mask) m) {
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
@@ -65,11 +47,16 @@ static inline int SCAN(first)(SCAN(Mask) m) {
 }
 #endif
 
+/* [ and { differ from each other, and ] from }, only in bit 5 */
+static inline SCAN(Mask) SCAN(bracket_or_quote)(const u8 *p) {
+    return SCAN(equal)(p, 0x20, '{') | SCAN(equal)(p, 0x20, '}') | SCAN(equal)(p, 0, '"');
+}
+
 /* p is behind an opening quote: the closing quote, or NULL if the text ends first. Sets *escaped if a
  * backslash stands before it. */
 static inline const u8 *SCAN(string_end)(const u8 *p, const u8 *end, int *escaped) {
     for (;;) {
-        SCAN(Mask) quote = SCAN(equal)(p, '"'), slash = SCAN(equal)(p, '\\');
+        SCAN(Mask) quote = SCAN(equal)(p, 0, '"'), slash = SCAN(equal)(p, 0, '\\');
         if (!(quote | slash)) {
             p += WIDTH;
             if (p >= end) return NULL;
