@@ -165,17 +165,14 @@ static inline const u8 *SCAN(next_key)(Tokens *t, const u8 *p, const u8 *end, in
             if (*key < 0) return p; /* dropped: nothing to learn */
         } else {
             *kind = KEY_EVENT;
-            if (escaped && unescape(t, text, n) == OK) {
-                text = t->scratch.data;
-                n = t->scratch.length;
-            }
             *key = SCAN(event_key)(text, n);
-            if (*key == AT_OTHER && UNLIKELY(text != t->scratch.data && (escaped || !is_clean_text(text, n)))) {
-                Status status = t->clean_text(t, text, n, offset_of(t, p)); /* to be counted */
+            if (*key == AT_OTHER && UNLIKELY(escaped || !is_clean_text(text, n))) {
+                Status status = t->clean_text(t, text, n, offset_of(t, p));
                 if (status != OK) {
                     t->why = status;
                     return NULL;
                 }
+                *key = SCAN(event_key)(t->clean.data, t->clean.length);
             }
         }
     }

@@ -300,6 +300,82 @@ static void guess_learn(Guess *g, const u8 *p, size_t length, int kind, int key)
 }
 
 /* ---------------------------------------------------------------------------------------------
+ * Texts
+ */
+
+/* Whether bytes are valid UTF-8 without raw control characters: strict JSON needs both. */
+static int is_clean_text(const u8 *p, size_t n) {
+    for (size_t i = 0; i < n;) {
+        u8 c = p[i];
+        if (c < 0x80) {
+            if (c < 0x20) return 0;
+            i++;
+            continue;
+        }
+        int more = c >= 0xf0 ? 3 : c >= 0xe0 ? 2 : 1;
+        if (c < 0xc2 || c > 0xf4 || n - i <= (size_t)more) return 0;
+        u8 low = c == 0xe0 ? 0xa0 : c == 0xf0 ? 0x90 : 0x80, high = c == 0xed ? 0x9f : c == 0xf4 ? 0x8f : 0xbf;
+        if (p[i + 1] < low || p[i + 1] > high) return 0;
+        for (int k = 2; k <= more; k++)
+            if ((p[i + k] & 0xc0) != 0x80) return 0;
+        i += (size_t)more + 1;
+    }
+    return 1;
+}
+
+static int32_t intern_odd(Tokens *t, Table *table, const u8 *p, size_t n);
+
+/* The code of a text in a table, added if it is new. -1 with t->why set: something went wrong. */
+static inline int32_t intern(Tokens *t, Table *table, const u8 *p, size_t n, int is_clean) {
+    uint32_t at = 0, hash = text_hash(p, n, t->seed);
+    int32_t code = table_find(table, p, n, hash, &at);
+    if (LIKELY(code >= 0)) return code;
+    if (UNLIKELY(!is_clean && !is_clean_text(p, n))) return intern_odd(t, table, p, n);
+    code = table_add(table, p, n, hash, at);
+    if (code < 0) t->why = NO_MEMORY;
+    return code;
+}
+
+/* A text with escapes, or one that the strict rules do not cover: cleaned by the callback, once for each way it is
+ * written. */
+static int32_t intern_odd(Tokens *t, Table *table, const u8 *p, size_t n) {
+    uint32_t at = 0, hash = text_hash(p, n, t->seed);
+    int remember = table == &t->strings && t->odd.bytes.length + n < t->text_budget / 2;
+    int32_t known = remember ? table_find(&t->odd, p, n, hash, &at) : -1;
+    if (known >= 0) return ((int32_t *)t->odd_codes.data)[known];
+    Status status = t->clean_text(t, p, n, offset_of(t, p));
+    if (status != OK) {
+        t->why = status;
+        return -1;
+    }
+    int32_t code = intern(t, table, t->clean.data, t->clean.length, 1);
+    if (code < 0 || !remember) return code;
+    if (table_add(&t->odd, p, n, hash, at) < 0 || bytes_append(&t->odd_codes, (u8 *)&code, sizeof code) < 0) {
+        t->why = NO_MEMORY;
+        return -1;
+    }
+    return code;
+}
+
+/* The code of a string as written between its quotes. */
+static inline int32_t intern_string(Tokens *t, Table *table, const u8 *p, size_t n, int escaped) {
+    if (!t->keep) return -1;
+    return UNLIKELY(escaped) ? intern_odd(t, table, p, n) : intern(t, table, p, n, 0);
+}
+
+/* The number of an argument key, or -1 when there are too many different ones. */
+static int key_number(Tokens *t, const u8 *p, size_t n, int escaped) {
+    if (!t->keep) return (int)(text_hash(p, n, t->seed) & 0x7fff);
+    if (UNLIKELY(t->keys.count >= MAX_ARG_KEYS)) {
+        uint32_t at = 0;
+        int32_t known = escaped ? -1 : table_find(&t->keys, p, n, text_hash(p, n, t->seed), &at);
+        t->keys_dropped += known < 0;
+        return known;
+    }
+    return intern_string(t, &t->keys, p, n, escaped);
+}
+
+/* ---------------------------------------------------------------------------------------------
  * Rows
  */
 
@@ -344,22 +420,12 @@ static void drop_args(Tokens *t) {
     t->wide = t->wide_from;
 }
 
-/* The code of a text in a table, added if it is new. -1 with t->why set: no memory. */
-static int32_t intern(Tokens *t, Table *table, const u8 *p, size_t n) {
-    uint32_t at = 0, hash = text_hash(p, n, t->seed);
-    int32_t code = table_find(table, p, n, hash, &at);
-    if (code >= 0) return code;
-    code = table_add(table, p, n, hash, at);
-    if (code < 0) t->why = NO_MEMORY;
-    return code;
-}
-
 /* Looks up what the event's pid and tid together have for a number. */
 static Status find_thread(Tokens *t, const Row *row) {
     int none = row->pid == NO_ID && row->tid == NO_ID;
     t->pair[0] = row->pid;
     t->pair[1] = row->tid;
-    t->thread = none ? -1 : intern(t, &t->threads, (const u8 *)t->pair, 2 * sizeof(int64_t));
+    t->thread = none ? -1 : intern(t, &t->threads, (const u8 *)t->pair, 2 * sizeof(int64_t), 1);
     return none || t->thread >= 0 ? OK : NO_MEMORY;
 }
 
@@ -400,113 +466,6 @@ static inline Status put_arg(Tokens *t, int key, int tag, int64_t value) {
     store(t, COL_ARG_VALUE, t->args, value);
     t->args++;
     return OK;
-}
-
-/* ---------------------------------------------------------------------------------------------
- * Texts
- */
-
-/* Whether bytes are valid UTF-8 without raw control characters: strict JSON needs both. */
-static int is_clean_text(const u8 *p, size_t n) {
-    for (size_t i = 0; i < n;) {
-        u8 c = p[i];
-        if (c < 0x80) {
-            if (c < 0x20) return 0;
-            i++;
-            continue;
-        }
-        int more = c >= 0xf0 ? 3 : c >= 0xe0 ? 2 : 1;
-        if (c < 0xc2 || c > 0xf4 || n - i <= (size_t)more) return 0;
-        u8 low = c == 0xe0 ? 0xa0 : c == 0xf0 ? 0x90 : 0x80, high = c == 0xed ? 0x9f : c == 0xf4 ? 0x8f : 0xbf;
-        if (p[i + 1] < low || p[i + 1] > high) return 0;
-        for (int k = 2; k <= more; k++)
-            if ((p[i + k] & 0xc0) != 0x80) return 0;
-        i += (size_t)more + 1;
-    }
-    return 1;
-}
-
-/* Escapes that mean a control character where a path was meant: `C:\temp`, `torch\nn\x.py(3): f`. Only a
- * drive, or a backslash before the end of a Python file's name, is reason enough to ask the callback. */
-static int may_be_path(const u8 *p, size_t n) {
-    int slash = 0;
-    if (n > 3 && p[1] == ':' && p[2] == '\\' && (u8)((p[0] | 0x20) - 'a') < 26) return 1;
-    for (size_t i = 0; i + 4 <= n; i++) {
-        slash |= p[i] == '\\';
-        if (p[i] == '.' && memcmp(p + i, ".py(", 4) == 0) return slash;
-    }
-    return 0;
-}
-
-/* Resolves the short escapes into `scratch`. Returns OK; BAD where the callback has to decide. */
-static Status unescape(Tokens *t, const u8 *p, size_t n) {
-    static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
-    if (bytes_reserve(&t->scratch, n) < 0) return NO_MEMORY;
-    u8 *out = t->scratch.data;
-    int controls = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (p[i] != '\\') {
-            *out++ = p[i];
-            continue;
-        }
-        const char *known = ++i < n && p[i] ? strchr(from, p[i]) : NULL;
-        if (!known) return BAD;
-        *out = (u8)to[known - from];
-        controls |= *out++ < 0x20;
-    }
-    t->scratch.length = (size_t)(out - t->scratch.data);
-    return controls && may_be_path(p, n) ? BAD : OK;
-}
-
-/* A text the strict rules do not cover: cleaned by the callback, once for each way it is written. */
-static int32_t intern_odd(Tokens *t, Table *table, const u8 *p, size_t n) {
-    uint32_t at = 0, hash = text_hash(p, n, t->seed);
-    int remember = table == &t->strings && t->odd.bytes.length + n < t->text_budget / 4;
-    int32_t known = remember ? table_find(&t->odd, p, n, hash, &at) : -1;
-    if (known >= 0) return ((int32_t *)t->odd_codes.data)[known];
-    Status status = t->clean_text(t, p, n, offset_of(t, p));
-    if (status != OK) {
-        t->why = status;
-        return -1;
-    }
-    int32_t code = intern(t, table, t->clean.data, t->clean.length);
-    if (code < 0 || !remember) return code;
-    if (table_add(&t->odd, p, n, hash, at) < 0 || bytes_append(&t->odd_codes, (u8 *)&code, sizeof code) < 0) {
-        t->why = NO_MEMORY;
-        return -1;
-    }
-    return code;
-}
-
-/* The code of a string as written between its quotes. */
-static inline int32_t intern_string(Tokens *t, Table *table, const u8 *p, size_t n, int escaped) {
-    if (!t->keep) return -1;
-    if (UNLIKELY(escaped)) {
-        Status status = is_clean_text(p, n) ? unescape(t, p, n) : BAD;
-        if (status == OK) return intern(t, table, t->scratch.data, t->scratch.length);
-        if (status == BAD) return intern_odd(t, table, p, n);
-        t->why = status;
-        return -1;
-    }
-    uint32_t at = 0, hash = text_hash(p, n, t->seed);
-    int32_t code = table_find(table, p, n, hash, &at);
-    if (LIKELY(code >= 0)) return code;
-    if (UNLIKELY(!is_clean_text(p, n))) return intern_odd(t, table, p, n);
-    code = table_add(table, p, n, hash, at);
-    if (code < 0) t->why = NO_MEMORY;
-    return code;
-}
-
-/* The number of an argument key, or -1 when there are too many different ones. */
-static int key_number(Tokens *t, const u8 *p, size_t n, int escaped) {
-    if (!t->keep) return (int)(text_hash(p, n, t->seed) & 0x7fff);
-    if (UNLIKELY(t->keys.count >= MAX_ARG_KEYS)) {
-        uint32_t at = 0;
-        int32_t known = escaped ? -1 : table_find(&t->keys, p, n, text_hash(p, n, t->seed), &at);
-        t->keys_dropped += known < 0;
-        return known;
-    }
-    return intern_string(t, &t->keys, p, n, escaped);
 }
 
 /* ---------------------------------------------------------------------------------------------
@@ -695,10 +654,10 @@ static Status put_field(Tokens *t, Row *row, int key, const Value *v) {
         return t->why > BAD ? t->why : OK;
     }
     case AT_PH: {
-        const u8 *letter = v->text;
-        if (v->escaped && v->text[0] == '\\' && unescape(t, v->text, v->n) == OK) letter = t->scratch.data;
-        row->ph = v->kind != STRING || v->n == 0 ? 0 : *letter < 127 ? *letter : 127;
-        return OK;
+        Status status = v->escaped ? t->clean_text(t, v->text, v->n, offset_of(t, v->text)) : OK;
+        const u8 *letter = v->escaped ? t->clean.data : v->text;
+        row->ph = status != OK || v->kind != STRING || v->n == 0 ? 0 : *letter < 127 ? *letter : 127;
+        return status;
     }
     case AT_ARGS: drop_args(t); return OK; /* a repeated key: the last one counts */
     default: return OK;
@@ -722,7 +681,7 @@ static inline Status put_value(Tokens *t, int key, const Value *v) {
         }
     } else if (v->kind == NESTED) {
         tag = ARG_JSON; /* looked at again when all is read, once for each distinct text */
-        value = t->keep ? intern(t, &t->strings, v->text, v->n) : -1;
+        value = t->keep ? intern(t, &t->strings, v->text, v->n, 1) : -1;
     } else if (v->kind == NUMBER && number_integer(&v->number, INT64_MIN, &value)) {
         tag = ARG_INT;
     } else if (v->kind == NUMBER && !v->number.fraction_digits && !v->number.has_exponent) {

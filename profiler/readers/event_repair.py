@@ -69,6 +69,8 @@ _WRITTEN = str.maketrans({"\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\
 _ESCAPED_CONTROL = re.compile(r"[\b\f\n\r\t]")
 _DRIVE = re.compile(r"[A-Za-z]:[\b\f\n\r\t]")
 
+_STRING_DECODER = msgspec.json.Decoder(str)
+
 _TEXTS: dict[str, tuple[Severity, str]] = {
     "bad-escape": ("warning", "backslashes that escape nothing were read as they are (paths of Windows)"),
     "bad-utf8": ("warning", "texts held bytes that are no UTF-8; shown as U+FFFD"),
@@ -134,6 +136,12 @@ class Mender:
 
     def text(self, raw: bytes, offset: int) -> str:
         """As `clean_text`, as str."""
+        try:
+            plain = _STRING_DECODER.decode(b'"%b"' % raw)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            pass  # not strict JSON
+        else:
+            return self.as_path(plain, offset) if is_mangled_path(plain) else plain
         try:
             text = raw.decode("utf-8")
         except UnicodeDecodeError:
