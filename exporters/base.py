@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import gzip
 import math
 import os
 import re
@@ -97,6 +96,8 @@ def gzip_writer(file: IO[bytes]) -> IO[bytes]:
     try:
         from isal import igzip
     except ImportError:
+        import gzip
+
         packed = gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=1, mtime=0)
     else:
         packed = igzip.IGzipFile(filename="", mode="wb", fileobj=file, compresslevel=1, mtime=0)

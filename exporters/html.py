@@ -11,7 +11,6 @@ import base64
 import hashlib
 import json
 from functools import lru_cache
-from importlib import resources
 from pathlib import Path
 
 from stallscope.analyzers.finding import Report
@@ -28,19 +27,25 @@ from stallscope.profiler.session import Session
 NAME = "html"
 SUFFIX = ".html"
 
+_ASSETS = Path(__file__).parent / "assets"
 SCRIPTS = ("format.js", "timeline.js", "report.js")
 
 
 def export(session: Session, report: Report, out: Path) -> None:
     """Write the page. Raises InputError where `out` cannot be written."""
     with computing():
-        text = render(session, report)
+        pieces = _pieces(session, report, MAX_SLICES)
     with writing(out) as file:
-        file.write(text.encode("utf-8"))
+        # one by one: nearly all of the page is ASCII, and one wider character would widen all of its text
+        file.writelines(piece.encode("utf-8") for piece in pieces)
 
 
 def render(session: Session, report: Report, max_slices: int = MAX_SLICES) -> str:
     """The page as text, pure and without a lone surrogate; `max_slices` spans are drawn at most."""
+    return "".join(_pieces(session, report, max_slices))
+
+
+def _pieces(session: Session, report: Report, max_slices: int) -> list[str]:
     timeline = timeline_data(session, report, max_slices)
     made = figures(report)
     plotly = _plotly()
@@ -76,13 +81,13 @@ def render(session: Session, report: Report, max_slices: int = MAX_SLICES) -> st
     return _fill(_asset("report.html"), parts)
 
 
-def _fill(template: str, parts: dict[str, Markup]) -> str:
-    """The template with each `{{name}}` replaced once; what is filled in is never searched again."""
-    out = []
+def _fill(template: str, parts: dict[str, Markup]) -> list[str]:
+    """The template with each `{{name}}` replaced once, in pieces; what is filled in is never searched again."""
+    out: list[str] = []
     for piece in template.split("{{"):
         name, closed, rest = piece.partition("}}")
-        out.append(parts[name] + rest if closed else piece)
-    return "".join(out)
+        out += [parts[name], rest] if closed else [piece]
+    return out
 
 
 def _policy(plotly_hash: str) -> str:
@@ -99,7 +104,7 @@ def _sha256(text: str) -> str:
 
 @lru_cache
 def _asset(name: str) -> str:
-    return (resources.files("stallscope.exporters") / "assets" / name).read_text(encoding="utf-8")
+    return (_ASSETS / name).read_text(encoding="utf-8")
 
 
 @lru_cache
@@ -111,5 +116,4 @@ def _plotly() -> dict[str, str]:
 
 def _plotly_bundle() -> str:
     """The bundle as it is stored, gzip, in base64."""
-    packed = (resources.files("stallscope.exporters") / "assets" / "vendor" / _plotly()["file"]).read_bytes()
-    return base64.b64encode(packed).decode("ascii")
+    return base64.b64encode((_ASSETS / "vendor" / _plotly()["file"]).read_bytes()).decode("ascii")

@@ -564,8 +564,8 @@ def _set(chain: list[tuple[int, int, int]], at: int) -> list[int]:
     pairs: list[int] = []
     while at:
         at, key, value = chain[at]
-        pairs[:0] = (key, value)
-    return pairs
+        pairs += (value, key)
+    return pairs[::-1]
 
 
 _MIX = [np.uint64(x) for x in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)]
