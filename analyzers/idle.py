@@ -334,12 +334,14 @@ class IdleAccount:
         kind = np.where(self.run.host_causes.loads_code[launch], int(Cause.COMPILE), kind)
         waits = np.where(self._at_edge[host], int(Cause.BEFORE_RECORDING), self._late[host])
         after = np.where(late & ~copy, waits, kind)
-        start, end = np.concatenate([begin, returned]), np.concatenate([returned, end])
+        longest = np.maximum(returned - begin, end - returned)
+        border = np.where(after == kind, end, returned)  # call and latency are one piece if they are the same
+        longest = np.concatenate([np.minimum(longest, border - begin), end - border])
+        start, end = np.concatenate([begin, border]), np.concatenate([border, end])
         order = np.argsort(start, kind="stable")
         order = order[end[order] > start[order]]
         gap, row = np.concatenate([host, host])[order], np.concatenate([launch, launch])[order]
-        start, end = start[order], end[order]
-        return _part(start, end, gap, np.concatenate([kind, after])[order], row, end - start)
+        return _part(start[order], end[order], gap, np.concatenate([kind, after])[order], row, longest[order])
 
     def _activity(self, track: int, gap: Rows, start: Int64, end: Int64) -> Part:
         """What a thread did in [start, end) of its gaps, piece by piece."""

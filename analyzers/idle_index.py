@@ -92,7 +92,7 @@ class PlaceCodes:
     def of_all(self) -> Int32:
         """The numbers of all rows, shape (n,)."""
         for low in range(0, len(self.table) - 1, _BLOCK):
-            some = np.arange(low, min(low + _BLOCK, len(self.table) - 1))
+            some = slice(low, min(low + _BLOCK, len(self.table) - 1))
             self.table[some] = self._codes(some)
         return self.table[:-1]
 
@@ -104,16 +104,13 @@ class PlaceCodes:
             rows = kernels.distinct(rows)
             self.table[rows] = self._codes(rows)
 
-    def _codes(self, rows: npt.NDArray[np.signedinteger]) -> Int32:
-        code = np.zeros(len(rows), np.int32)
-        finders = (self.places.user_frames, self.places.operators, self.places.annotations)
-        left = np.arange(len(rows))
-        for nth, find in enumerate(finders):
-            found = find(rows[left])
-            has = found >= 0
-            code[left[has]] = self.name[found[has]] + (1 + (2 - nth) * self.texts)
-            left = left[~has]
-            if len(left) == 0:
+    def _codes(self, rows: npt.NDArray[np.signedinteger] | slice) -> Int32:
+        code = np.zeros(len(self.table[rows]), np.int32)
+        for nth, place in enumerate(("frame_of", "operator_of", "annotation_of")):
+            found = getattr(self.places, place)[rows]
+            known = (found >= 0) & (code == 0)
+            np.add(self.name.take(found), 1 + (2 - nth) * self.texts, out=code, where=known)
+            if code.all():
                 break
         return code
 

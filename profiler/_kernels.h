@@ -378,7 +378,7 @@ static ptrdiff_t kernel_flatten(const Arrays *a) {
 
 /* Windows cut at the ends of segments; both stand in order and are disjoint. Time without a segment has row -1. What
  * follows a piece whose row has the same label (-1 is like no other) is of that piece, whose row is that of its longest
- * segment, and `most` how long that is. Without room for anything the pieces are only counted. */
+ * segment, and `most` how long that is. */
 static ptrdiff_t kernel_cut(const Arrays *a) {
     size_t m = a->length[0], labels = a->length[3], n = a->length[4], room = a->length[6], s = 0, count = 0;
     if (!fit(a, 1, 3, m) || a->length[5] != n || !fit(a, 7, 11, room) || n > INT32_MAX) return KERNEL_MISMATCH;
@@ -410,7 +410,7 @@ static ptrdiff_t kernel_cut(const Arrays *a) {
             j += (size_t)inside;
         }
     }
-    return room && count > room ? KERNEL_MISMATCH : (ptrdiff_t)count;
+    return count > room ? KERNEL_MISMATCH : (ptrdiff_t)count;
 }
 
 /* ---------------------------------------------------------------------------------------------

@@ -219,12 +219,13 @@ def cut(
     if core is None:
         return kernels_py.cut(seg_start, seg_end, seg_row, start, end, label)
     columns = (_i8(seg_start), _i8(seg_end), _i4(seg_row), _i4(label), _i8(start), _i8(end))
-    none, no_row = np.empty(0, np.int64), np.empty(0, np.int32)
-    count = core.cut(*columns, none, none, no_row, no_row, none)
-    begin, until, most = (np.empty(count, np.int64) for _ in range(3))
-    row, window = np.empty(count, np.int32), np.empty(count, np.int32)
-    core.cut(*columns, begin, until, row, window, most)
-    return begin, until, row, window, most
+    room = 2 * (len(seg_start) + len(start))  # a segment and what is before it, and the ends of each window
+    begin, until, most = (np.empty(room, np.int64) for _ in range(3))
+    row, window = np.empty(room, np.int32), np.empty(room, np.int32)
+    count = core.cut(*columns, begin, until, row, window, most)
+    return (
+        _kept(begin, count), _kept(until, count), _kept(row, count), _kept(window, count), _kept(most, count)
+    )  # fmt: skip
 
 
 def order(track: Int32, start_ns: Int64, dur_ns: Int64) -> Int32:

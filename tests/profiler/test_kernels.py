@@ -495,7 +495,7 @@ def test_a_replay_refuses_references_to_nothing() -> None:
         kernels.replay(i8(1, 0), calls, ops, 4, 0)
 
 
-NO_ROOM = (i8(0), i8(0), np.zeros(1, np.int32), np.zeros(1, np.int32))
+NO_ROOM = (i8(0), i8(0), np.zeros(1, np.int32), np.zeros(1, np.int32), i8(0))
 
 
 @needs_core
