@@ -34,6 +34,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
 """Name -> (module whose `command` it is, one line of help). Help must not cost an import."""
 
 
+READING = ("analyze", "report", "export", "whatif", "diff")
+"""Commands that read recordings, and start no program of the user's."""
+
 INTERRUPTED = 130
 READER_GONE = 141
 """As shells report a program that Ctrl-C ended."""
@@ -48,6 +51,9 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
+        if cmd_name in READING:
+            # the threads of NumPy's linear algebra, which nothing here uses, each spin for 20 ms once they are started
+            os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         command: click.Command = import_module(COMMANDS[cmd_name][0]).command
         return command
 
