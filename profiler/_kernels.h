@@ -304,11 +304,14 @@ static ptrdiff_t kernel_inherit(const Arrays *a) {
     const int32_t *above = a->at[0];
     const uint8_t *mask = a->at[1];
     int32_t *out = a->at[2];
+    int later = 0; /* whether any parent stands behind its child */
     for (size_t i = 0; i < n; i++) {
         if (above[i] < -1 || above[i] >= (int64_t)n) return KERNEL_MISMATCH;
-        out[i] = mask[i] ? (int32_t)i : above[i] < 0 ? -1 : (size_t)above[i] < i ? out[above[i]] : UNKNOWN;
+        int32_t found = above[i] < 0 ? -1 : (size_t)above[i] < i ? out[above[i]] : UNKNOWN;
+        out[i] = mask[i] ? (int32_t)i : found; /* looked up in any case: the mask cannot be guessed */
+        later |= found == UNKNOWN;
     }
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; later && i < n; i++) {
         int32_t at = (int32_t)i;
         for (; out[at] == UNKNOWN; at = above[at]) out[at] = OPEN;
         if (out[at] == OPEN) return KERNEL_MISMATCH;
