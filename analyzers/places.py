@@ -215,9 +215,14 @@ class Places:
 
     def outer_operators(self, rows: AnyRows) -> Rows:
         """The outermost operator of the unbroken run of operators around each row, else -1."""
-        code, first = kernels.group(self.operators(rows))  # many rows of few operators
-        at = self.operators(rows[first])
-        return kernels.nearest(self.timeline.spans.parent, self._outer, at).astype(np.intp, copy=False)[code]
+        at, parent = self.operators(rows), self.timeline.spans.parent
+        rising = np.flatnonzero(at >= 0)
+        while len(rising):
+            up = parent[at[rising]]
+            inner = (up >= 0) & self.is_operator[up]
+            rising = rising[inner]
+            at[rising] = up[inner]
+        return at
 
     def calling_operators(self, rows: AnyRows) -> Rows:
         """The operator that a program called and that did the work of each row: the outermost of the unbroken run of
@@ -229,20 +234,13 @@ class Places:
         return kernels.nearest(self.timeline.spans.parent, self._outer_call, at).astype(np.intp, copy=False)
 
     @cached_property
-    def _outer(self) -> npt.NDArray[np.bool_]:
-        return self._tops(self.is_operator)
-
-    @cached_property
     def _outer_call(self) -> npt.NDArray[np.bool_]:
-        return self._tops(self._is_call)
-
-    def _tops(self, mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Operators inside of `mask` whose parent is not. Shape (n,)."""
+        """Operators in `_is_call` whose parent is not. Shape (n,)."""
         rows = self.timeline.rows(Kind.OPERATOR)
-        rows = rows[mask[rows]]
+        rows = rows[self._is_call[rows]]
         up = self.timeline.spans.parent[rows]
-        top = np.zeros(len(mask), np.bool_)
-        top[rows[(up < 0) | ~mask[up]]] = True
+        top = np.zeros(len(self.timeline), np.bool_)
+        top[rows[(up < 0) | ~self._is_call[up]]] = True
         return top
 
     @cached_property

@@ -260,7 +260,11 @@ class Work:
         device, kernel = int(self.device_of(longest)), self.timeline.name(longest)
         chip, rows = self.run.chips.get(device), _ranges(calls.rows, calls.starts, members)
         cores = self.run.npu.cores_of(longest) or (chip.cores if chip is not None else None)
-        pipes = self.run.npu.pipes(rows[self.timeline.spans.name[rows] == self.timeline.spans.name[longest]])
+        pipes = None
+        if self.run.npu.has_counters:
+            pipes = self.run.npu.pipes(
+                rows[self.timeline.spans.name[rows] == self.timeline.spans.name[longest]]
+            )
         moved = self.run.npu.moved_bytes(rows)
         point = None
         if cost is not None and self.run.npu.core_of(longest) == "AI_CPU":

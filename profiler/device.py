@@ -109,11 +109,15 @@ class DeviceView:
     @cached_property
     def exposed_collective(self) -> IntervalSet:
         """Communication that no kernel or memset runs beside."""
+        if len(self.collective[0]) == 0:
+            return intervals.EMPTY
         return intervals.subtract(intervals.subtract(self.collective, self.compute), self.memset)
 
     @cached_property
     def exposed_memcpy(self) -> IntervalSet:
         """Copies that nothing else runs beside."""
+        if len(self.memcpy[0]) == 0:
+            return intervals.EMPTY
         rest = intervals.subtract(intervals.subtract(self.memcpy, self.compute), self.memset)
         return intervals.subtract(rest, self.collective)
 

@@ -325,12 +325,17 @@ def _innermost(timeline: Timeline, rows: Rows, inside: list[Step]) -> Rows:
 _MODULE = "nn.Module: "
 
 
+def _is_module(name: str) -> bool:
+    return name.startswith(_MODULE)
+
+
 def _pass_rows(timeline: Timeline) -> tuple[Rows, Rows]:
     """Rows of all calls of modules, and by start those of outermost ones that have modules inside."""
-    mask = timeline.match_names(lambda name: name.startswith(_MODULE), Kind.PYTHON)
-    rows = np.flatnonzero(mask)
+    rows = timeline.named_rows(_is_module, Kind.PYTHON).astype(np.intp)
     if len(rows) == 0:
         return rows, rows
+    mask = np.zeros(len(timeline), np.bool_)
+    mask[rows] = True
     above = _ancestor_in(timeline, rows, mask)
     outer = kernels.distinct(above[kernels.among(above, rows[above < 0])])
     # what torch.compile made of a module has none inside
@@ -403,13 +408,10 @@ def _is_encoder(step: Step) -> bool:
 
 def _causal(timeline: Timeline, start: Int64, end: Int64) -> Mask:
     """Whether a module that generates text begins in each range."""
-    named = timeline.named_rows(_is_causal, Kind.PYTHON)
+    modules = timeline.named_rows(_is_module, Kind.PYTHON)
+    named = modules[timeline.match_names_at(step_evidence.is_causal_module, modules)]
     at = np.sort(timeline.spans.start_ns[named])
     return np.asarray(np.searchsorted(at, end) > np.searchsorted(at, start), np.bool_)
-
-
-def _is_causal(name: str) -> bool:
-    return name.startswith(_MODULE) and step_evidence.is_causal_module(name)
 
 
 # -- no host annotations ---------------------------------------------------------------------------

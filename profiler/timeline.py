@@ -743,7 +743,9 @@ class Timeline:
         """The rows of `match_names(test, kind)`, ascending; costs what the rows of the kind cost, where these are few."""
         told, few = self._told(test, self._used_names(kind)), self._rows_of(kind)
         if few is None:
-            return np.flatnonzero(self._named(told, kind))
+            if (test, kind) not in self._found or not self.spans.is_frozen:
+                self._found[test, kind] = np.flatnonzero(self._named(told, kind)).astype(np.int32)
+            return self._found[test, kind]
         return few[told.take(self.spans.name.take(few))] if told.any() else few[:0]
 
     def match_names_at(self, test: Any, rows: npt.NDArray[Any]) -> Bool:
@@ -808,6 +810,11 @@ class Timeline:
 
     @cached_property
     def _kinds(self) -> dict[Kind, Int32 | None]:
+        return {}
+
+    @cached_property
+    def _found(self) -> dict[tuple[Any, Kind], Int32]:
+        """Rows by name among kinds that have many rows: those of modules are asked for several times."""
         return {}
 
     @cached_property

@@ -156,11 +156,10 @@ _RULES: list[tuple[Family, re.Pattern[str]]] = [
         r"linear(?:ize)?_index", r"recat_")),
     (Family.COPY, _rule(
         r"cop(?:y|ies)", r"(?:^|_|:)cat_?(?:array|kernel)", r"concat", r"transpose", r"trans_?data", r"tensor_move",
-        r"(?:^|_)cast", r"memcpy", r"memset", r"contiguous", r"(?:^|_)fill", r"zeros?_?like", r"ones_?like",
-        r"(?:^|_)slice", r"strided_slice", r"as_strided", r"broadcast_to", r"(?:^|_)tile(?:_|d|\d|$)", r"(?:^|_)pad(?:_|d|v|\d|$)",
-        r"convert", r"flip", r"(?:^|_)roll", r"(?:^|_)split(?:_|v|d|$)", r"(?:^|_)(?:un)?pack(?:_|\d|$)", r"identity",
-        r"kernel_with_index", r"arange", r"(?:^|_)range\d*$", r"(?:^|_)tri[lu]", r"repeat_interleave", r"expand(?:_|$|\d)", r"format_cast",
-        r"permute")),
+        r"(?:^|_)(?:cast|fill|slice|tile(?:_|d|\d|$)|pad(?:_|d|v|\d|$)|roll|split(?:_|v|d|$)|(?:un)?pack(?:_|\d|$)|range\d*$|tri[lu])",
+        r"memcpy", r"memset", r"contiguous", r"zeros?_?like", r"ones_?like", r"strided_slice", r"as_strided",
+        r"broadcast_to", r"convert", r"flip", r"identity", r"kernel_with_index", r"arange", r"repeat_interleave",
+        r"expand(?:_|$|\d)", r"format_cast", r"permute")),
     (Family.REDUCTION, _rule(
         r"reduce", r"reduction", r"cum_?sum", r"(?:^|_|:)scan", r"device_?scan", r"rocprim", r"(?:^|_)sum(?:_|$)",
         r"non_?zero", r"unique", r"(?:^|_)mean", r"lp_norm", r"segment", r"pool", r"cross_entropy", r"n_?ll_?loss",

@@ -84,11 +84,12 @@ def check(run: Run, limits: Limits) -> Iterator[Finding]:
 def _device(run: Run, account: IdleAccount, limits: Limits) -> Iterator[Finding]:
     pace, index = run.pace[account.view.device], run.idle_index[account.view.device]
     chosen = np.zeros(0, np.intp)
-    rates = _rates(run, account)
+    single = _single(run, account)
+    rates = _rates(run, account, single)
     _, between, kernel = rates
     if between >= limits.slow_kernel_ratio * kernel:
         chosen = index.of_any(*SINGLE_WORK, gaps=~pace.is_stall & account.is_host)
-    if _mean_kernel(run, account) < limits.tiny_kernel_us * 1000:
+    if _mean_kernel(account, single) < limits.tiny_kernel_us * 1000:
         latency = index.inside(~_inside_graph(run, account), index.of(Cause.QUEUE_LATENCY))
         chosen = np.sort(np.concatenate([chosen, latency]))
     everything = together(run, account, chosen, np.full(len(chosen), -1, np.intp))
@@ -96,10 +97,11 @@ def _device(run: Run, account: IdleAccount, limits: Limits) -> Iterator[Finding]
         return
     loss = everything[0]
     needed = limits.min_share_prefill if loss.phase == "prefill" else limits.min_share
-    steps = run.steady_steps(loss.phase) - _unlinked_steps(run, account, loss)[0] if loss.phase else 0
+    unlinked = _unlinked_steps(run, account, loss)
+    steps = run.steady_steps(loss.phase) - unlinked[0] if loss.phase else 0
     if loss.share < needed or rates[0] < limits.min_launches * max(steps, 1):
         return
-    yield _finding(run, account, loss, chosen, rates)
+    yield _finding(run, account, loss, chosen, rates, unlinked)
 
 
 def _single(run: Run, account: IdleAccount) -> Bool:
@@ -110,8 +112,7 @@ def _single(run: Run, account: IdleAccount) -> Bool:
     return np.asarray(single & run.is_steady(spans.start_ns[np.maximum(launch, 0)]), np.bool_)
 
 
-def _mean_kernel(run: Run, account: IdleAccount) -> float:
-    single = _single(run, account)
+def _mean_kernel(account: IdleAccount, single: Bool) -> float:
     took = account.view.end_ns[single] - account.view.start_ns[single]
     return float(took.mean()) if len(took) else 0.0
 
@@ -122,10 +123,9 @@ def _inside_graph(run: Run, account: IdleAccount) -> Bool:
     return np.asarray((launch >= 0) & run.is_graph_launch[np.maximum(launch, 0)], np.bool_)
 
 
-def _rates(run: Run, account: IdleAccount) -> tuple[int, int, int]:
+def _rates(run: Run, account: IdleAccount, single: Bool) -> tuple[int, int, int]:
     """Kernels launched one by one, median time from one such launch to the next, median kernel."""
     spans, view = run.timeline.spans, account.view
-    single = _single(run, account)
     launch = spans.launch_row[view.rows]
     if not single.any():
         return 0, 0, 0
@@ -140,17 +140,17 @@ def _finding(
     loss: Loss,
     chosen: Rows,
     rates: tuple[int, int, int],
+    unlinked_steps: tuple[int, int],
 ) -> Finding:
-    launches, between, kernel = rates
+    (launches, between, kernel), (unlinked, more) = rates, unlinked_steps
     pieces = account.pieces
     replays = max(run.steady_steps(loss.phase) if loss.phase else 1, 1)
     bound = max(loss.lost_ns - GRAPH_GAP_NS * len(loss.gaps) - GRAPH_START_NS * replays, 0)
     worth = price(run, bound, lambda: as_graphs(run, loss.phase))
-    unlinked, more = _unlinked_steps(run, account, loss)
     lost, saved = loss.lost_ns + more, min(bound, worth.ns)
-    activity = pieces.activity[chosen]
+    took = kernels.sums(pieces.activity[chosen], pieces.lengths(chosen), len(Cause))
     parts = {
-        cause.key: int(pieces.lengths(chosen[activity == cause]).sum())
+        cause.key: int(took[cause])
         for cause in (Cause.PYTHON, Cause.DISPATCH, Cause.LAUNCH_PATH, Cause.UNRECORDED, Cause.QUEUE_LATENCY)
     }
     place = _busiest(run, account, chosen)
