@@ -612,6 +612,11 @@ class Run:
         codes, names = self.phase_codes(host_ns)
         return [names[c] if c >= 0 else "" for c in codes.tolist()]
 
+    def phase_of_most(self, host_ns: Int64) -> str:
+        """The phase in which most of some moments of host time lie; of equally many the first by name."""
+        phases = self.phase_at(host_ns)
+        return max(sorted(set(phases)), key=phases.count, default="")
+
     def phase_codes(self, host_ns: Int64) -> tuple[npt.NDArray[np.intp], list[str]]:
         """`phase_at` as a code per moment (-1 none), shape of `host_ns`, and the phases they stand for."""
         if not self.steps:

@@ -117,8 +117,7 @@ def _finding(
     moved = int(np.maximum(run.timeline.arg_ints_at("bytes", copies, 0), 0).sum())
     took = int(spans.dur_ns[copies].sum())
     lost = int(exposed.sum()) + idle
-    phases = run.phase_at(spans.start_ns[spans.launch_row[copies]])
-    phase = max(set(phases), key=phases.count) if phases else ""
+    phase = run.phase_of_most(spans.start_ns[spans.launch_row[copies]])
     steps = run.steady_steps(phase) if phase else 0
     kinds_of = {run.timeline.name(int(r)) for r in copies}
     longest = copies[np.argsort(-spans.dur_ns[copies])][:5]

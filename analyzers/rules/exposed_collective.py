@@ -114,8 +114,7 @@ def _finding(
     waited = told.waited_ns
     late = waited >= limits.wait_ratio * lost
     name = base_name(run.timeline.name(int(rows[0])))
-    phases = run.phase_at(spans.start_ns[np.maximum(spans.launch_row[rows], 0)])
-    phase = max(set(phases), key=phases.count) if phases else ""
+    phase = run.phase_of_most(spans.start_ns[np.maximum(spans.launch_row[rows], 0)])
     steps = run.steady_steps(phase) if phase else 0
     recoverable = waited if late else lost
     place = run.places.place(int(spans.launch_row[rows[0]])) if spans.launch_row[rows[0]] >= 0 else None

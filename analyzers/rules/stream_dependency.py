@@ -59,8 +59,7 @@ def _finding(run: Run, waits: StreamWaits) -> Finding:
     first = int(waits.kernel[order[0]])
     lost = waits.lost_ns
     call, place = waits.place(first)
-    phases = run.phase_at(spans.start_ns[np.maximum(spans.launch_row[waits.kernel], 0)])
-    phase = max(set(phases), key=phases.count) if phases else ""
+    phase = run.phase_of_most(spans.start_ns[np.maximum(spans.launch_row[waits.kernel], 0)])
     steps = run.steady_steps(phase) if phase else 0
     on = waits.waits_for()
     facts = {"waits": len(waits.kernel), "waits_for": on}

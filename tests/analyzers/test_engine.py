@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 from stallscope.analyzers import RULES, engine
@@ -62,3 +63,14 @@ def _answers(rule: Rule, run: Run) -> list[Finding]:
         return list(rule.check(run, rule.limits))
     except NotAnalysable:
         return []
+
+
+def test_of_phases_with_equally_many_moments_the_same_one_is_named_each_time(
+    small_session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"phase {i}" for i in range(20)]
+    for told in (names, names[::-1], [*names, *names]):
+        monkeypatch.setattr(Run, "phase_at", lambda _run, _ns, told=told: told)
+        assert Run(small_session).phase_of_most(np.zeros(1, np.int64)) == "phase 0"
+    monkeypatch.setattr(Run, "phase_at", lambda _run, _ns: ["b", "a", "b"])
+    assert Run(small_session).phase_of_most(np.zeros(1, np.int64)) == "b"
