@@ -460,18 +460,29 @@ class Replay:
             "prev_call": self.prev_call, "host": host, "own": own, "waits": waits, "on_start": self.wait_on_start,
             "wait_lag": wait_lag, "follows": self.follows_main, "is_main": self.call_track == self.main_track,
             "call_at": self.call_start, "call_to": self.call_end, "asks": asks, "ask_lag": ask_lag, "drains": drains,
-            "drain_lag": drain_lag,
+            "drain_lag": drain_lag, "ahead": self._ahead(op_call),
         }  # fmt: skip
         ops = {
             "op_call": op_call, "prev_op": self.prev_op, "other_op": self.other_op, "stream_lag": stream_lag,
             "launch_lag": launch_lag, "other_lag": self.other_lag, "op_at": self.op_start, "op_dur": op_dur,
-            "nth": self.nth, "stream_of": self.stream_of,
         }  # fmt: skip
-        _, ends, op_starts, op_ends = kernels.replay(
-            self._order, calls, ops, QUEUE_DEPTH, len(self._stream_ops)
-        )
+        _, ends, op_starts, op_ends = kernels.replay(self._order, calls, ops)
         last = max([int(t.max()) for t in (ends, op_ends) if len(t)], default=0)
         return Outcome(last - self._recorded_start, op_starts.tolist(), op_ends.tolist())
+
+    def _ahead(self, op_call: Int64) -> Int64:
+        """Per call the op with whose start its own first op has room in the queue of its stream, or -1."""
+        out = np.full(len(self.calls), NONE, np.int64)
+        launched = np.flatnonzero(op_call >= 0)[::-1]
+        first = np.full(len(self.calls), NONE, np.int64)
+        first[op_call[launched]] = launched  # of several the first one stays
+        full = np.flatnonzero(first >= 0)
+        full = full[self.nth[first[full]] >= QUEUE_DEPTH]
+        if len(full):
+            ops = first[full]
+            begin = np.cumsum([0, *(len(mine) for mine in self._stream_ops)])[self.stream_of[ops]]
+            out[full] = np.concatenate(self._stream_ops)[begin + self.nth[ops] - QUEUE_DEPTH]
+        return out
 
     def _queue_edges(self, change: Change, typical: bool) -> tuple[Int64, Int64, Int64, Int64]:
         """Who asked for each call and who emptied the queue before it, with delays; a wait that is gone needs neither."""

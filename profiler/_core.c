@@ -356,7 +356,7 @@ static PyMethodDef core_methods[] = {
     {"cut", core_cut, METH_VARARGS, "cut(seg_start, seg_end, seg_row, label, start, end, begin, until, row, window, most) -> count"},
     {"flatten", core_flatten, METH_VARARGS, "flatten(row, parent, start, dur, edge, out_row) -> count"},
     {"order", core_order, METH_VARARGS, "order(track, start, dur, out)"},
-    {"replay", core_replay, METH_VARARGS, "replay(order, params, 14 call columns, 10 op columns, 4 columns out)"},
+    {"replay", core_replay, METH_VARARGS, "replay(order, 15 call columns, 8 op columns, 4 columns out)"},
     {"pick", core_pick, METH_VARARGS, "pick((key, missing), first, key, tag, value, wide, asked, out) -> hits that are no integers"},
     {NULL, NULL, 0, NULL},
 };

@@ -518,14 +518,15 @@ static ptrdiff_t kernel_pick(const Arrays *a) {
  * Replaying a recording on a model of threads, queues and streams (analyzers/replay.py)
  */
 
-/* The columns in the order in which they come, behind `order` and `params`; see kernels.replay. */
-enum { ORDER, PARAMS, PREV_CALL, HOST, OWN, WAITS, ON_START, WAIT_LAG, FOLLOWS, IS_MAIN, CALL_AT, CALL_TO, ASKS, ASK_LAG,
-       DRAINS, DRAIN_LAG, OP_CALL, PREV_OP, OTHER_OP, STREAM_LAG, LAUNCH_LAG, OTHER_LAG, OP_AT, OP_DUR, NTH, STREAM_OF,
+/* The columns in the order in which they come; see kernels.replay. */
+enum { ORDER, PREV_CALL, HOST, OWN, WAITS, ON_START, WAIT_LAG, FOLLOWS, IS_MAIN, CALL_AT, CALL_TO, ASKS, ASK_LAG,
+       DRAINS, DRAIN_LAG, AHEAD, OP_CALL, PREV_OP, OTHER_OP, STREAM_LAG, LAUNCH_LAG, OTHER_LAG, OP_AT, OP_DUR,
        STARTS, ENDS, OP_STARTS, OP_ENDS, REPLAY_ARRAYS };
 
-static int indices(const int64_t *column, size_t n, int64_t low, size_t below) {
+/* Whether all of a column are -1 or rows of a table. */
+static int indices(const int64_t *column, size_t n, size_t rows) {
     for (size_t i = 0; i < n; i++)
-        if (column[i] < low || column[i] >= (int64_t)below) return 0;
+        if (column[i] < -1 || column[i] >= (int64_t)rows) return 0;
     return 1;
 }
 
@@ -533,8 +534,6 @@ static inline int64_t later(int64_t a, int64_t b) { return a > b ? a : b; }
 
 static int replay_fits(const Arrays *a, const int64_t **c) {
     size_t n = a->length[PREV_CALL], m = a->length[OP_CALL];
-    if (a->count != REPLAY_ARRAYS || a->length[PARAMS] != 2 || c[PARAMS][1] < 0 || c[PARAMS][1] > INT32_MAX) return 0;
-    size_t streams = (size_t)c[PARAMS][1];
     if (!fit(a, PREV_CALL, OP_CALL, n) || !fit(a, OP_CALL, STARTS, m) || !fit(a, STARTS, OP_STARTS, n) ||
         !fit(a, OP_STARTS, REPLAY_ARRAYS, m) || a->length[ORDER] != 2 * n + m)
         return 0;
@@ -542,39 +541,14 @@ static int replay_fits(const Arrays *a, const int64_t **c) {
         int64_t code = c[ORDER][i];
         if (code < 0 || (size_t)code / 3 >= (code % 3 == 2 ? m : n)) return 0;
     }
-    return indices(c[PREV_CALL], n, -1, n) && indices(c[ASKS], n, -1, n) && indices(c[DRAINS], n, -1, n) &&
-           indices(c[WAITS], n, -1, m) && indices(c[OP_CALL], m, -1, n) && indices(c[PREV_OP], m, -1, m) &&
-           indices(c[OTHER_OP], m, -1, m) && indices(c[STREAM_OF], m, 0, streams);
+    return indices(c[PREV_CALL], n, n) && indices(c[ASKS], n, n) && indices(c[DRAINS], n, n) &&
+           indices(c[WAITS], n, m) && indices(c[AHEAD], n, m) && indices(c[OP_CALL], m, n) &&
+           indices(c[PREV_OP], m, m) && indices(c[OTHER_OP], m, m);
 }
 
-/* What a replay needs besides the columns: per call its first op, per stream its starts so far. */
-typedef struct {
-    int64_t *first_op, *slot, *count, *base;
-} Queues;
-
-static int queues(Queues *q, const int64_t **c, size_t n, size_t m, size_t streams) {
-    q->first_op = malloc((n + m + 2 * streams + 1) * sizeof *q->first_op);
-    if (!q->first_op) return -1;
-    q->slot = q->first_op + n;
-    q->count = q->slot + m;
-    q->base = q->count + streams;
-    memset(q->first_op, 0xff, n * sizeof *q->first_op);
-    memset(q->count, 0, streams * sizeof *q->count);
-    for (size_t i = m; i-- > 0;) {
-        if (c[OP_CALL][i] >= 0) q->first_op[c[OP_CALL][i]] = (int64_t)i;
-        q->count[c[STREAM_OF][i]]++;
-    }
-    for (size_t s = 0; s < streams; s++) {
-        q->base[s] = s ? q->base[s - 1] + q->count[s - 1] : 0;
-        if (s) q->count[s - 1] = 0;
-    }
-    if (streams) q->count[streams - 1] = 0;
-    return 0;
-}
-
-static inline int64_t call_begins(const int64_t **c, const Queues *q, const int64_t *starts, const int64_t *ends, int64_t i,
-                                  int64_t warp) {
-    int64_t before = c[PREV_CALL][i], begin = c[CALL_AT][i], full = q->first_op[i];
+static inline int64_t call_begins(const int64_t **c, int64_t i, int64_t warp) {
+    const int64_t *starts = c[STARTS], *ends = c[ENDS];
+    int64_t before = c[PREV_CALL][i], begin = c[CALL_AT][i];
     if (c[FOLLOWS][i]) {
         begin = total(begin, warp);
         if (before >= 0) begin = later(begin, ends[before]);
@@ -586,20 +560,17 @@ static inline int64_t call_begins(const int64_t **c, const Queues *q, const int6
         begin = before >= 0 ? later(begin, asked) : asked;
     }
     if (c[DRAINS][i] >= 0) begin = later(begin, total(ends[c[DRAINS][i]], c[DRAIN_LAG][i]));
-    if (full >= 0) {
-        int64_t room = difference(c[NTH][full], c[PARAMS][0]), stream = c[STREAM_OF][full];
-        if (room >= 0 && room < q->count[stream]) begin = later(begin, q->slot[q->base[stream] + room]);
-    }
+    if (c[AHEAD][i] >= 0) begin = later(begin, c[OP_STARTS][c[AHEAD][i]]);
     return begin;
 }
 
-static inline int64_t op_begins(const int64_t **c, const int64_t *starts, const int64_t *op_ends, int64_t i) {
+static inline int64_t op_begins(const int64_t **c, int64_t i) {
     int64_t call = c[OP_CALL][i], before = c[PREV_OP][i], other = c[OTHER_OP][i];
     if (call < 0 && before < 0 && other < 0) return c[OP_AT][i];
     int64_t begin = -(INT64_C(1) << 62);
-    if (call >= 0) begin = total(starts[call], c[LAUNCH_LAG][i]);
-    if (before >= 0) begin = later(begin, total(op_ends[before], c[STREAM_LAG][i]));
-    if (other >= 0) begin = later(begin, total(op_ends[other], c[OTHER_LAG][i]));
+    if (call >= 0) begin = total(c[STARTS][call], c[LAUNCH_LAG][i]);
+    if (before >= 0) begin = later(begin, total(c[OP_ENDS][before], c[STREAM_LAG][i]));
+    if (other >= 0) begin = later(begin, total(c[OP_ENDS][other], c[OTHER_LAG][i]));
     return begin;
 }
 
@@ -607,14 +578,11 @@ static ptrdiff_t kernel_replay(const Arrays *a) {
     const int64_t *c[MAX_ARRAYS];
     for (int i = 0; i < a->count; i++) c[i] = a->at[i];
     if (a->count != REPLAY_ARRAYS || !replay_fits(a, c)) return KERNEL_MISMATCH;
-    size_t n = a->length[PREV_CALL], m = a->length[OP_CALL];
     int64_t *starts = a->at[STARTS], *ends = a->at[ENDS], *op_starts = a->at[OP_STARTS], *op_ends = a->at[OP_ENDS], warp = 0;
-    Queues q;
-    if (queues(&q, c, n, m, (size_t)c[PARAMS][1]) < 0) return KERNEL_NO_MEMORY;
     for (size_t k = 0; k < a->length[ORDER]; k++) {
         int64_t i = c[ORDER][k] / 3, kind = c[ORDER][k] % 3;
         if (kind == 1) {
-            starts[i] = call_begins(c, &q, starts, ends, i, warp);
+            starts[i] = call_begins(c, i, warp);
             if (c[IS_MAIN][i]) warp = difference(starts[i], c[CALL_AT][i]);
         } else if (kind == 0) {
             int64_t op = c[WAITS][i];
@@ -622,13 +590,9 @@ static ptrdiff_t kernel_replay(const Arrays *a) {
             if (op >= 0) ends[i] = later(ends[i], total((c[ON_START][i] ? op_starts : op_ends)[op], c[WAIT_LAG][i]));
             if (c[IS_MAIN][i]) warp = difference(ends[i], c[CALL_TO][i]);
         } else {
-            op_starts[i] = op_begins(c, starts, op_ends, i);
+            op_starts[i] = op_begins(c, i);
             op_ends[i] = total(op_starts[i], c[OP_DUR][i]);
-            int64_t stream = c[STREAM_OF][i];
-            if (q.base[stream] + q.count[stream] < (int64_t)m) /* an order may name an op twice */
-                q.slot[q.base[stream] + q.count[stream]++] = op_starts[i];
         }
     }
-    free(q.first_op);
     return 0;
 }

@@ -274,31 +274,27 @@ def pick(
 
 
 CALL_COLUMNS = ("prev_call", "host", "own", "waits", "on_start", "wait_lag", "follows", "is_main", "call_at", "call_to",
-                "asks", "ask_lag", "drains", "drain_lag")  # fmt: skip
-OP_COLUMNS = ("op_call", "prev_op", "other_op", "stream_lag", "launch_lag", "other_lag", "op_at", "op_dur", "nth",
-              "stream_of")  # fmt: skip
+                "asks", "ask_lag", "drains", "drain_lag", "ahead")  # fmt: skip
+OP_COLUMNS = ("op_call", "prev_op", "other_op", "stream_lag", "launch_lag", "other_lag", "op_at", "op_dur")  # fmt: skip
 
 
 def replay(
     order: Int64,
     calls: dict[str, npt.NDArray[Any]],
     ops: dict[str, npt.NDArray[Any]],
-    queue_depth: int,
-    streams: int,
 ) -> tuple[Int64, Int64, Int64, Int64]:
     """Run the model of `analyzers/replay.py`: starts and ends of the calls, shapes (n,), and of the ops, shapes (m,).
 
     `order` has the codes 3 * index + 0 for the end of a call, 1 for its start, 2 for an op; each of them once, and
     each behind what it depends on. `calls` and `ops` hold CALL_COLUMNS and OP_COLUMNS: indices (-1 none), nanoseconds,
-    and flags as 0 and 1. An op is the `nth` of its stream; a call waits until no more than `queue_depth` are ahead of
-    its first op there.
+    and flags as 0 and 1. A call waits for the start of the op `ahead`, with which there is room in the queue.
     """
     if core is None:
-        return kernels_py.replay(order, calls, ops, queue_depth, streams)
+        return kernels_py.replay(order, calls, ops)
     n, m = len(calls["prev_call"]), len(ops["op_call"])
-    out = (np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(m, np.int64), np.zeros(m, np.int64))
+    out = (np.zeros(n, np.int64), np.zeros(n, np.int64), np.full(m, -(1 << 62)), np.zeros(m, np.int64))
     columns = [*(calls[name] for name in CALL_COLUMNS), *(ops[name] for name in OP_COLUMNS)]
-    core.replay(_i8(order), np.array([queue_depth, streams], np.int64), *map(_i8, columns), *out)
+    core.replay(_i8(order), *map(_i8, columns), *out)
     return out
 
 

@@ -257,18 +257,11 @@ def replay(
     order: Int64,
     calls: dict[str, npt.NDArray[Any]],
     ops: dict[str, npt.NDArray[Any]],
-    queue_depth: int,
-    streams: int,
 ) -> tuple[Int64, Int64, Int64, Int64]:
     call = {name: column.tolist() for name, column in calls.items()}
     op = {name: column.tolist() for name, column in ops.items()}
     starts, ends = [0] * len(call["prev_call"]), [0] * len(call["prev_call"])
-    op_starts, op_ends = [0] * len(op["op_call"]), [0] * len(op["op_call"])
-    stream_starts: list[list[int]] = [[] for _ in range(streams)]
-    first_op = [-1] * len(starts)
-    for i in reversed(range(len(op_starts))):
-        if op["op_call"][i] >= 0:
-            first_op[op["op_call"][i]] = i
+    op_starts, op_ends = [-(1 << 62)] * len(op["op_call"]), [0] * len(op["op_call"])
     warp = 0
 
     def call_begins(i: int) -> int:
@@ -279,16 +272,14 @@ def replay(
                 begin = max(begin, ends[before])
         elif before >= 0:
             begin = ends[before] + call["host"][i]
-        asker, emptied, full = call["asks"][i], call["drains"][i], first_op[i]
+        asker, emptied, ahead = call["asks"][i], call["drains"][i], call["ahead"][i]
         if asker >= 0:
             asked = starts[asker] + call["ask_lag"][i]
             begin = max(begin, asked) if before >= 0 else asked
         if emptied >= 0:
             begin = max(begin, ends[emptied] + call["drain_lag"][i])
-        if full >= 0:
-            room, queue = op["nth"][full] - queue_depth, stream_starts[op["stream_of"][full]]
-            if 0 <= room < len(queue):
-                begin = max(begin, queue[room])
+        if ahead >= 0:
+            begin = max(begin, op_starts[ahead])
         return int(begin)
 
     def op_begins(i: int) -> int:
@@ -318,7 +309,6 @@ def replay(
         else:
             op_starts[i] = op_begins(i)
             op_ends[i] = op_starts[i] + op["op_dur"][i]
-            stream_starts[op["stream_of"][i]].append(op_starts[i])
     return (
         np.array(starts, np.int64),
         np.array(ends, np.int64),

@@ -443,9 +443,9 @@ def test_arguments_far_apart() -> None:
 
 
 @st.composite
-def models(draw: st.DrawFn) -> tuple[Any, dict[str, Any], dict[str, Any], int]:
+def models(draw: st.DrawFn) -> tuple[Any, dict[str, Any], dict[str, Any]]:
     """Calls and ops whose references point backwards in the order in which they come."""
-    n, m, streams = draw(st.integers(0, 8)), draw(st.integers(0, 12)), draw(st.integers(1, 3))
+    n, m = draw(st.integers(0, 8)), draw(st.integers(0, 12))
     events = [*((i, 1) for i in range(n)), *((i, 2) for i in range(m))]
     events = draw(st.permutations(events))
     order: list[tuple[int, int]] = []
@@ -469,22 +469,18 @@ def models(draw: st.DrawFn) -> tuple[Any, dict[str, Any], dict[str, Any], int]:
     calls |= {name: numbers(n, 1) for name in ("on_start", "follows", "is_main")}
     calls |= {name: references(n, 1, to, n) for name, to in (("prev_call", 0), ("asks", 1), ("drains", 0))}
     calls["waits"] = references(n, 0, 2, m)
+    calls["ahead"] = np.array([draw(st.integers(-1, m - 1)) for _ in range(n)], np.int64)
     ops = {name: numbers(m, 50) for name in kernels.OP_COLUMNS}
     ops["op_call"] = references(m, 2, 1, n)
     ops |= {name: references(m, 2, 2, m) for name in ("prev_op", "other_op")}
-    ops |= {"stream_of": numbers(m, streams - 1), "nth": numbers(m, 4)}
-    return np.array([3 * i + kind for i, kind in order], np.int64), calls, ops, streams
+    return np.array([3 * i + kind for i, kind in order], np.int64), calls, ops
 
 
 @needs_core
 @settings(max_examples=150, deadline=None)
-@given(models(), st.integers(0, 3))
-def test_twins_agree_on_replays(model: tuple[Any, dict[str, Any], dict[str, Any], int], depth: int) -> None:
-    order, calls, ops, streams = model
-    same(
-        kernels.replay(order, calls, ops, depth, streams),
-        kernels_py.replay(order, calls, ops, depth, streams),
-    )
+@given(models())
+def test_twins_agree_on_replays(model: tuple[Any, dict[str, Any], dict[str, Any]]) -> None:
+    same(kernels.replay(*model), kernels_py.replay(*model))
 
 
 @needs_core
@@ -492,7 +488,7 @@ def test_a_replay_refuses_references_to_nothing() -> None:
     calls = {name: i8(0) for name in kernels.CALL_COLUMNS} | {"prev_call": i8(1)}
     ops = {name: i8() for name in kernels.OP_COLUMNS}
     with pytest.raises(ValueError, match="lengths"):
-        kernels.replay(i8(1, 0), calls, ops, 4, 0)
+        kernels.replay(i8(1, 0), calls, ops)
 
 
 NO_ROOM = (i8(0), i8(0), np.zeros(1, np.int32), np.zeros(1, np.int32), i8(0))
