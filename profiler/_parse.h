@@ -6,10 +6,7 @@
  */
 #include "_scan.h"
 
-static const u8 *SCAN(stop)(Tokens *t, const u8 *p, const u8 *end) {
-    t->why = p >= end ? MORE : BAD;
-    return NULL;
-}
+static const u8 *SCAN(stop)(Tokens *t, const u8 *p, const u8 *end) { return fail(t, p >= end ? MORE : BAD); }
 
 static inline const u8 *SCAN(skip_space)(const u8 *p, const u8 *end) {
     while (p < end && is_space(*p)) p++;
@@ -21,16 +18,10 @@ static inline const u8 *SCAN(string)(Tokens *t, const u8 *p, const u8 *end, cons
                                      int *escaped) {
     *escaped = 0;
     const u8 *close = SCAN(string_end)(p + 1, end, escaped);
-    if (UNLIKELY(!close)) {
-        t->why = MORE;
-        return NULL;
-    }
+    if (UNLIKELY(!close)) return fail(t, MORE);
     *text = p + 1;
     *n = (size_t)(close - p - 1);
-    if (UNLIKELY(*n > MAX_TEXT)) {
-        t->why = BAD;
-        return NULL;
-    }
+    if (UNLIKELY(*n > MAX_TEXT)) return fail(t, BAD);
     return close + 1;
 }
 
@@ -168,10 +159,7 @@ static inline const u8 *SCAN(next_key)(Tokens *t, const u8 *p, const u8 *end, in
             *key = SCAN(event_key)(text, n);
             if (*key == AT_OTHER && UNLIKELY(escaped || !is_clean_text(text, n))) {
                 Status status = t->clean_text(t, text, n, offset_of(t, p));
-                if (status != OK) {
-                    t->why = status;
-                    return NULL;
-                }
+                if (status != OK) return fail(t, status);
                 *key = SCAN(event_key)(t->clean.data, t->clean.length);
             }
         }
@@ -254,9 +242,7 @@ static const u8 *SCAN(other_element)(Tokens *t, const u8 *p, const u8 *end) {
     const u8 *behind = SCAN(skip_space)(next, end);
     if (behind >= end || (*behind != ',' && *behind != ']')) return SCAN(stop)(t, behind, end);
     Status status = put_row(t, &no_row);
-    if (status == OK) return next;
-    t->why = status;
-    return NULL;
+    return status == OK ? next : fail(t, status);
 }
 
 /* The callback's answer about what stands at p. Asks with a small piece first; the text may be long. */
@@ -266,23 +252,14 @@ static const u8 *SCAN(mend)(Tokens *t, const u8 *p, const u8 *end) {
     for (;;) {
         if (piece > all) piece = all;
         Status status = t->repair(t, p, piece, offset_of(t, p), last && piece == all, &skip);
-        if (status != OK) {
-            t->why = status;
-            return NULL;
-        }
+        if (status != OK) return fail(t, status);
         if (skip > 0 || piece == all) break;
         piece *= 8;
     }
-    if (skip == 0) {
-        t->why = MORE;
-        return NULL;
-    }
+    if (skip == 0) return fail(t, MORE);
     if (skip > all) skip = all;
     if (t->clean.length > 0) {
-        if (bytes_set(&t->mended, t->clean.data, t->clean.length) < 0) {
-            t->why = NO_MEMORY;
-            return NULL;
-        }
+        if (bytes_set(&t->mended, t->clean.data, t->clean.length) < 0) return fail(t, NO_MEMORY);
         /* offsets of what is found in it point at the damaged event */
         const u8 *text = t->text;
         int64_t base = t->base;

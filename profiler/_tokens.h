@@ -260,6 +260,11 @@ struct Tokens {
     Status (*repair)(Tokens *, const u8 *, size_t, int64_t offset, int final, size_t *skip);
 };
 
+static const u8 *fail(Tokens *t, Status why) {
+    t->why = why;
+    return NULL;
+}
+
 static int64_t offset_of(const Tokens *t, const u8 *p) { return t->base + (p - t->text); }
 
 static void tokens_free(Tokens *t) {
