@@ -64,8 +64,7 @@ static PyObject *run_kernel(PyObject *args, const char *items, int writable, Ker
     }
 KERNEL(nest, "iqqiiqq", 4)
 KERNEL(union, "qqqq", 2)
-KERNEL(covered, "qqqqq", 1)
-KERNEL(self_inside, "qqqqiq", 1)
+KERNEL(covered, "qqqqiq", 1)
 KERNEL(join, "qqqi", 1)
 KERNEL(group, "qii", 2)
 KERNEL(inherit, "ibi", 1)
@@ -348,8 +347,7 @@ static PyType_Spec tokeniser_spec = {
 static PyMethodDef core_methods[] = {
     {"nest", core_nest, METH_VARARGS, "nest(track, start, dur, parent, depth, self, end)"},
     {"union", core_union, METH_VARARGS, "union(start, end, out_start, out_end) -> count, -1 if unsorted"},
-    {"covered", core_covered, METH_VARARGS, "covered(set_start, set_end, start, end, out)"},
-    {"self_inside", core_self_inside, METH_VARARGS, "self_inside(set_start, set_end, start, end, parent, out)"},
+    {"covered", core_covered, METH_VARARGS, "covered(set_start, set_end, start, end, parent or nothing, out)"},
     {"join", core_join, METH_VARARGS, "join(none, left, right, out)"},
     {"group", core_group, METH_VARARGS, "group(column, ..., code, first) -> count"},
     {"inherit", core_inherit, METH_VARARGS, "inherit(above, mask, out)"},

@@ -169,11 +169,13 @@ static inline int64_t cover_before(const Piece *piece, int64_t t) {
     return total(piece->before, difference(t < piece->end ? t : piece->end, piece->start));
 }
 
-/* With `parent`, each span's cover is taken from its parent's: what is left is self time in the set. Children
- * stand after their parent and within it, so one pass is enough. */
-static ptrdiff_t cover_spans(const Arrays *a, const int32_t *parent, int64_t *out) {
-    size_t m = a->length[0], n = a->length[2], at = 0;
-    if (a->length[1] != m || a->length[3] != n) return KERNEL_MISMATCH;
+/* How much of each span the set covers. With parents, each span's cover is taken from its parent's: what is left is
+ * self time in the set. Children stand after their parent and within it, so one pass is enough. */
+static ptrdiff_t kernel_covered(const Arrays *a) {
+    size_t m = a->length[0], n = a->length[2], parents = a->length[4], at = 0;
+    if (a->length[1] != m || a->length[3] != n || (parents && parents != n) || a->length[5] != n) return KERNEL_MISMATCH;
+    const int32_t *parent = a->at[4];
+    int64_t *out = a->at[5];
     const int64_t *start = a->at[2], *end = a->at[3];
     Piece *piece = cover_of(m, a->at[0], a->at[1]);
     if (!piece) return KERNEL_NO_MEMORY;
@@ -189,19 +191,11 @@ static ptrdiff_t cover_spans(const Arrays *a, const int32_t *parent, int64_t *ou
             covered = difference(cover_before(&piece[stop], e), cover_before(&piece[at], s));
         }
         out[i] = covered;
-        if (parent && parent[i] >= 0 && (size_t)parent[i] < i)
+        if (parents && parent[i] >= 0 && (size_t)parent[i] < i)
             out[parent[i]] = difference(out[parent[i]], covered);
     }
     free(piece);
     return 0;
-}
-
-static ptrdiff_t kernel_covered(const Arrays *a) {
-    return fit(a, 4, 5, a->length[2]) ? cover_spans(a, NULL, a->at[4]) : KERNEL_MISMATCH;
-}
-
-static ptrdiff_t kernel_self_inside(const Arrays *a) {
-    return fit(a, 4, 6, a->length[2]) ? cover_spans(a, a->at[4], a->at[5]) : KERNEL_MISMATCH;
 }
 
 /* ---------------------------------------------------------------------------------------------

@@ -105,7 +105,7 @@ def covered(a: IntervalSet, starts: Int64, ends: Int64) -> Int64:
     if core is None:
         return kernels_py.covered(a, starts, ends)
     out = np.empty(len(starts), np.int64)
-    core.covered(_i8(a[0]), _i8(a[1]), _i8(starts), _i8(ends), out)
+    core.covered(_i8(a[0]), _i8(a[1]), _i8(starts), _i8(ends), np.empty(0, np.int32), out)
     return out
 
 
@@ -119,7 +119,7 @@ def self_inside(a: IntervalSet, starts: Int64, ends: Int64, parent: Int32) -> In
     if core is None:
         return kernels_py.self_inside(a, starts, ends, parent)
     out = np.empty(len(starts), np.int64)
-    core.self_inside(_i8(a[0]), _i8(a[1]), _i8(starts), _i8(ends), _i4(parent), out)
+    core.covered(_i8(a[0]), _i8(a[1]), _i8(starts), _i8(ends), _i4(parent), out)
     return out
 
 

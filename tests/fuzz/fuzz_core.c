@@ -157,8 +157,8 @@ static const struct {
 } all_kernels[] = {
     {kernel_nest, "in qn qn in in qn qn", 0},
     {kernel_union, "qn qn qn qn", 1},
-    {kernel_covered, "qm qm qn qn qn", 0},
-    {kernel_self_inside, "qm qm qn qn in qn", 0},
+    {kernel_covered, "qm qm qn qn in qn", 0},
+    {kernel_covered, "qm qm qn qn i0 qn", 0},
     {kernel_join, "q1 qn qm im", 0},
     {kernel_group, "qn qn in in", 1},
     {kernel_inherit, "iN bn in", 0},

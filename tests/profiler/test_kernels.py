@@ -502,7 +502,7 @@ NO_ROOM = (i8(0), i8(0), np.zeros(1, np.int32), np.zeros(1, np.int32), i8(0))
         lambda core: core.union(i8(1, 2), i8(1), i8(0, 0), i8(0, 0)),
         lambda core: core.union(i8(1, 2), i8(1, 2), i8(0), i8(0)),
         lambda core: core.union(b"12345678", b"12345678", b"12345678", b"12345678"),
-        lambda core: core.covered(i8(1), i8(2), i8(3), i8(4), np.zeros(1, np.int32)),
+        lambda core: core.covered(i8(1), i8(2), i8(3), i8(4), np.zeros(2, np.int32), i8(0)),
         lambda core: core.join(i8(), i8(1), i8(1), np.zeros(1, np.int32)),
         lambda core: core.inherit(np.array([1], np.int32), np.zeros(1, bool), np.zeros(1, np.int32)),
         lambda core: core.inherit(np.array([-2], np.int32), np.zeros(1, bool), np.zeros(1, np.int32)),
