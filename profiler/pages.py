@@ -6,7 +6,7 @@ quarter of the time of loading and rules. Ordinary pages are cleared as they are
 
 The C library of Linux gives arrays above a threshold back to the system at once, and must have each page of the next
 one cleared anew. It raises the threshold by itself with every larger block that is freed, up to 32 MiB; it is told
-to begin where it would end.
+to begin where it would end. While a file is read, which makes columns that grow, the threshold is lower (`growing`).
 """
 
 from __future__ import annotations
@@ -55,6 +55,20 @@ def ordinary_pages() -> Iterator[None]:
         switch(before)
 
 
+@contextmanager
+def growing() -> Iterator[None]:
+    """For columns that grow: those of 16 MiB and more stand outside of the heap, where the system makes them larger
+    without copying them. In the heap each step is copied to fresh pages and leaves a hole behind. Does nothing where
+    pages are given back at once anyway."""
+    are_kept = _keep_pages.cache_info().currsize > 0 and _keep_pages()
+    told = are_kept and _set_threshold(_LARGEST_THRESHOLD // 2)
+    try:
+        yield
+    finally:
+        if told:
+            _set_threshold(_LARGEST_THRESHOLD)
+
+
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h of glibc
 _LARGEST_THRESHOLD = 32 << 20
 """DEFAULT_MMAP_THRESHOLD_MAX of glibc on 64 bits. It trims what is free at the top of the heap at twice as much."""
@@ -66,11 +80,21 @@ def _keep_pages() -> bool:
     asked = any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ)
     if asked or sys.platform != "linux" or sys.maxsize < 1 << 32:
         return False
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries of Linux have none
+    mallopt = _mallopt()
     if mallopt is None:
         return False
-    told = mallopt(_M_MMAP_THRESHOLD, _LARGEST_THRESHOLD), mallopt(_M_TRIM_THRESHOLD, 2 * _LARGEST_THRESHOLD)
-    return told == (1, 1)
+    return _set_threshold(_LARGEST_THRESHOLD) and mallopt(_M_TRIM_THRESHOLD, 2 * _LARGEST_THRESHOLD) == 1
+
+
+def _set_threshold(size: int) -> bool:
+    """From how many bytes on a block is one of the system's own. Whether that was understood."""
+    mallopt = _mallopt()
+    return mallopt is not None and mallopt(_M_MMAP_THRESHOLD, size) == 1
+
+
+def _mallopt() -> Any:
+    """None where the C library is another than that of Linux, and has none."""
+    return getattr(ctypes.CDLL(None), "mallopt", None)
 
 
 def _switch() -> Any:

@@ -31,6 +31,7 @@ from stallscope.profiler.errors import InputError
 from stallscope.profiler.ids import NO_ID
 from stallscope.profiler.light import dataclass
 from stallscope.profiler.notes import Notes
+from stallscope.profiler.pages import growing
 from stallscope.profiler.readers import source
 from stallscope.profiler.readers.event_repair import IN_STRING, Mender, is_strict, nested_end
 from stallscope.profiler.room import Room
@@ -624,9 +625,10 @@ def tokenise_chunks(
     notes = Notes() if notes is None else notes
     engine = engine or _engine(notes, part, isa)
     envelope = _Envelope(path, engine, notes)
-    for chunk in chunks:
-        envelope.feed(chunk)
-    envelope.finish()
+    with growing():
+        for chunk in chunks:
+            envelope.feed(chunk)
+        envelope.finish()
     if not envelope.lists:
         raise source.refusal(path, envelope.head, notes)
     raw = engine.result()

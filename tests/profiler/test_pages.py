@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import platform
@@ -94,3 +95,24 @@ def test_freed_pages_are_used_again(told: bool) -> None:
         [sys.executable, "-c", FAULTS], env=clean | extra, capture_output=True, text=True, check=True
     )
     assert (int(out.stdout) < 10_000) == told
+
+
+@pytest.mark.parametrize(("is_asked", "is_ours"), [(True, True), (True, False), (False, True)])
+def test_columns_that_grow_have_a_lower_threshold_meanwhile(
+    is_asked: bool, is_ours: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[int] = []
+
+    def mallopt(_: int, size: int) -> int:
+        told.append(size)
+        return 1
+
+    monkeypatch.setattr(pages, "_keep_pages", functools.cache(lambda: is_ours))
+    monkeypatch.setattr(pages, "_mallopt", lambda: mallopt)
+    if is_asked:
+        pages._keep_pages()
+
+    with pytest.raises(ValueError, match="no"), pages.growing():
+        raise ValueError("no")
+
+    assert told == ([16 << 20, 32 << 20] if is_asked and is_ours else [])
