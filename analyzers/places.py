@@ -89,7 +89,9 @@ class Places:
     def above(self) -> Int32:
         """Each row's parent; a dequeue without one continues at its enqueue, on the thread that asked for it."""
         spans = self.timeline.spans
-        over = (spans.parent < 0) & (spans.kind == Kind.QUEUE) & (spans.launch_row >= 0)
+        if not self.timeline.has_kind(Kind.QUEUE):
+            return spans.parent
+        over = (spans.parent < 0) & (spans.kind == np.int8(Kind.QUEUE)) & (spans.launch_row >= 0)
         return np.where(over, spans.launch_row, spans.parent) if over.any() else spans.parent
 
     @cached_property

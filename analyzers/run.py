@@ -428,7 +428,7 @@ class Run:
         """
         tracks = self.timeline.tracks
         rows = self.timeline.track_rows(track)
-        if not (self.timeline.spans.kind[rows] == Kind.QUEUE).any():
+        if not (self.timeline.spans.kind[rows] == np.int8(Kind.QUEUE)).any():
             return self._own_captures(track)
         same = [t for t in self.host_tracks if tracks[t].process == tracks[track].process]
         sets = [self._own_captures(t) for t in same]

@@ -32,13 +32,17 @@ def is_device_work(kind: npt.NDArray[np.int8]) -> npt.NDArray[np.bool_]:
 
 def join_launches(spans: Spans, flows: Flows, tracks: Sequence[Track], notes: Notes) -> None:
     """Fill `spans.launch_row` where it is still -1. Ids count within one rank; all ranks share one file."""
-    on_device = is_device_work(spans.kind) | (spans.kind == Kind.DEVICE_WAIT)
+    on_device = is_device_work(spans.kind) | (spans.kind == np.int8(Kind.DEVICE_WAIT))
     works = np.flatnonzero(on_device)
-    ambiguous = _join_by_correlation(spans, np.flatnonzero(spans.kind == Kind.RUNTIME), works, tracks)
+    ambiguous = _join_by_correlation(
+        spans, np.flatnonzero(spans.kind == np.int8(Kind.RUNTIME)), works, tracks
+    )
     _join_by_flow(spans, flows, on_device)
     works = works[spans.launch_row[works] < 0]
     if len(works):
-        operators = np.flatnonzero((spans.kind == Kind.OPERATOR) | (spans.kind == Kind.RUNTIME))
+        operators = np.flatnonzero(
+            (spans.kind == np.int8(Kind.OPERATOR)) | (spans.kind == np.int8(Kind.RUNTIME))
+        )
         _join_by_external_id(spans, operators, works, tracks)
     notes.add("ambiguous-launch", "warning",
               "device events have an id that calls of several processes share; their launch is not known",
@@ -52,7 +56,7 @@ def submitters(spans: Spans, launches: npt.NDArray[Any]) -> npt.NDArray[np.intp]
     enqueue on the other thread (the dequeue's own `launch_row`); everywhere else it is the launch itself.
     """
     launch = np.asarray(launches, np.intp)
-    if not (spans.kind == Kind.QUEUE).any():
+    if not (spans.kind == np.int8(Kind.QUEUE)).any():
         return launch
     at = launch.copy()
     open_ = (at >= 0) & (spans.kind[np.maximum(at, 0)] != Kind.QUEUE)

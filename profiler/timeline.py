@@ -47,6 +47,14 @@ def _blocks(rows: int) -> Iterator[slice]:
     return (slice(low, low + _BLOCK) for low in range(0, rows, _BLOCK))
 
 
+def _is_one(kind: npt.NDArray[np.int8], kinds: Sequence[Kind]) -> Bool:
+    """Whether each of some kinds is one of others; eight times as fast as one look into a table."""
+    found: Bool = kind == np.int8(kinds[0])
+    for one in kinds[1:]:
+        found |= kind == np.int8(one)
+    return found
+
+
 # Tags of ArgStore.tag
 ARG_INT, ARG_FLOAT, ARG_STRING, ARG_JSON, ARG_CONST, ARG_BIGINT, ARG_SPILLED, ARG_WIDE = range(8)
 
@@ -652,19 +660,11 @@ class Timeline:
 
     def of_kind(self, *kinds: Kind) -> Bool:
         """Whether each row is of one of the kinds. Shape (n,)."""
-        kind = self.spans.kind
-        found = np.zeros(len(kind), np.bool_)
-        for one in kinds:
-            found |= kind == np.int8(one)  # eight times as fast as one look into a table
-        return found
+        return _is_one(self.spans.kind, kinds)
 
     def are_kind(self, rows: npt.NDArray[Any], *kinds: Kind) -> Bool:
         """The same of the given rows. Shape of `rows`."""
-        kind = self.spans.kind.take(rows)
-        found = np.zeros(len(kind), np.bool_)
-        for one in kinds:
-            found |= kind == np.int8(one)
-        return found
+        return _is_one(self.spans.kind.take(rows), kinds)
 
     def has_kind(self, *kinds: Kind) -> bool:
         """Whether there is a row of one of the kinds."""

@@ -199,7 +199,7 @@ class _Interpreter:
     @staticmethod
     def _first_time(start: Int64, kind: npt.NDArray[np.int8]) -> int:
         """The start of the first span that is the program's own, if there is one."""
-        own = kind != Kind.OVERHEAD
+        own = kind != np.int8(Kind.OVERHEAD)
         return int(start.min() if own.all() or not own.any() else start[own].min())
 
     def _nothing(self) -> Session:
@@ -252,7 +252,7 @@ class _Interpreter:
             table, raw.cat
         )  # -1, without a category, is the last place
         spans = self._of_phases("XBbS")
-        untold = spans & ((kind < 0) | (kind == Kind.OTHER))
+        untold = spans & ((kind < 0) | (kind == np.int8(Kind.OTHER)))
         if untold.any():
             for pid in kernels.distinct(raw.pids(untold)):
                 name = self.lanes.process.get(int(pid), str(self._id(pid)))
@@ -270,7 +270,7 @@ class _Interpreter:
     def _refine_by_name(self, kind: npt.NDArray[np.int8], spans: npt.NDArray[np.bool_]) -> None:
         """Collectives, waits, copies and uncategorised runtime calls, told by their distinct names."""
         raw = self.raw
-        at = np.flatnonzero(spans & ((kind == Kind.KERNEL) | (kind == Kind.OTHER)))
+        at = np.flatnonzero(spans & ((kind == np.int8(Kind.KERNEL)) | (kind == np.int8(Kind.OTHER))))
         names, categories = raw.name.take(at), raw.cat.take(at)
         named = names >= 0
         is_kernel = named & (kind.take(at) == Kind.KERNEL)
@@ -514,7 +514,7 @@ class _Interpreter:
         marks = self.raw.ts_ns[self.raw.name == code]
         marks = marks[marks != NO_TIME]
         if len(marks):
-            calls = np.flatnonzero(spans & (kind == Kind.RUNTIME))
+            calls = np.flatnonzero(spans & (kind == np.int8(Kind.RUNTIME)))
             kind[calls[self.raw.ts_ns.take(calls) >= int(marks.max())]] = Kind.OVERHEAD
 
     # -- tracks ------------------------------------------------------------------------------------
@@ -949,7 +949,7 @@ def _calls_that_tell(kind: npt.NDArray[np.int8], correlation: Int64) -> Int64:
     """Correlation ids of runtime calls, if every device event carries such an id; else none."""
     if (correlation.take(np.flatnonzero(is_device_work(kind))) == NO_ID).any():
         return np.zeros(0, np.int64)
-    ids: Int64 = correlation.take(np.flatnonzero(kind == Kind.RUNTIME))
+    ids: Int64 = correlation.take(np.flatnonzero(kind == np.int8(Kind.RUNTIME)))
     told: Int64 = ids[ids != NO_ID]
     return told
 
