@@ -103,8 +103,11 @@ class Sieve:
         kept = self._inside(batch)
         rows = np.flatnonzero(kept)
         self._outside += len(batch) - len(rows)
-        at = np.flatnonzero(kept[batch.args.event])
-        event = np.cumsum(kept, dtype=np.int32)[batch.args.event[at]] + np.int32(self._rows - 1)
+        if self._kept and len(rows) == 0:
+            return
+        first = batch.args.first
+        at = np.flatnonzero(np.repeat(kept[: len(first) - 1], np.diff(first)))
+        event = np.cumsum(kept, dtype=np.int32)[batch.args.events_of(at)] + np.int32(self._rows - 1)
         columns: dict[str, Any] = {name: getattr(batch, name)[rows] for name in COLUMNS}
         self._kept.append(dataclasses.replace(batch, args=batch.args.part(at, event), **columns))
         self._rows += len(rows)
