@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import re
 from dataclasses import field
 from typing import Any
@@ -568,7 +569,9 @@ def _set(chain: list[tuple[int, int, int]], at: int) -> list[int]:
     return pairs[::-1]
 
 
-_MIX = [np.uint64(x) for x in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)]
+_MIX = np.frombuffer(os.urandom(24), np.uint64) | np.uint64(1)
+"""Odd numbers, drawn per run: nobody can write arguments that are taken for others. Nothing that is shown depends on
+which they are."""
 
 
 def _alike(store: ArgStore, keys: list[str], sources: Int32) -> tuple[Int32, Int32]:
