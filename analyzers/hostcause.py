@@ -86,6 +86,11 @@ class HostCauses:
         long = spans.dur_ns >= max(FIRST_USE_NS, FIRST_USE_RATIO * usual)
         return np.asarray(launched & run.first_uses & long, np.bool_)
 
+    def let_go(self) -> None:
+        """Drop what is only asked for pieces of idle time, once these are made. Worked out again if anyone asks."""
+        for name in ("alike", "_unless_allocating", "_may_schedule"):
+            self.__dict__.pop(name, None)
+
     def borders(self, track: int) -> Int64:
         """Times at which the class may change without a span of the thread beginning or ending."""
         sets = (

@@ -140,13 +140,16 @@ def losses(
         rows = pieces.row.take(chosen)
     if codes is None:
         codes = run.place_codes(rows)
-    lengths = pieces.lengths(chosen)
-    out = []
-    for mine in _largest(codes, lengths, most):
-        own = chosen[mine]
-        longest = mine[int(np.argmax(pieces.longest_ns[own]))]
-        out.append(Loss(account, int(rows[longest]), int(lengths[mine].sum()), own))
-    return out
+    return [
+        _loss(account, chosen[mine], rows[mine]) for mine in _largest(codes, pieces.lengths(chosen), most)
+    ]
+
+
+def _loss(account: IdleAccount, own: Rows, rows: AnyRows) -> Loss:
+    """Some pieces as one loss, at the row of the longest moment in them."""
+    pieces = account.pieces
+    longest = int(np.argmax(pieces.longest_ns[own]))
+    return Loss(account, int(rows[longest]), int(pieces.lengths(own).sum()), own)
 
 
 def _largest(codes: Int32, lengths: Int64, most: int) -> Iterator[Rows]:
@@ -173,7 +176,12 @@ def _largest(codes: Int32, lengths: Int64, most: int) -> Iterator[Rows]:
 
 def together(run: Run, account: IdleAccount, chosen: Rows, rows: AnyRows | None = None) -> list[Loss]:
     """Some pieces as one loss, without those of warm-up steps; none where none is left. As `losses`."""
-    return losses(run, account, chosen, rows, np.zeros(len(chosen), np.int32))
+    index, pieces = run.idle_index[account.view.device], account.pieces
+    rows = pieces.row.take(chosen) if rows is None else rows
+    if not index.all_steady:
+        keep = index.steady.take(pieces.gap.take(chosen))
+        chosen, rows = chosen[keep], rows[keep]
+    return [_loss(account, chosen, rows)] if len(chosen) else []
 
 
 def cause_losses(run: Run, account: IdleAccount, cause: Cause, *, steady: bool = True) -> list[Loss]:
