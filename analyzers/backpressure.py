@@ -131,7 +131,7 @@ def _balance(run: Run, view: DeviceView, calls: Any) -> float:
         for at in range(low, high, _BLOCK):  # small enough to stay in the cache
             part = slice(at, min(at + _BLOCK, high))
             took = segments.end_ns[part] - segments.start_ns[part]
-            total += int(took.dot(active.take(segments.row[part])))
+            total += int(took.dot(kernels.mapped(active, segments.row[part])))
         if high > low:  # only the first and the last one stick out
             total -= int(active[segments.row[low]]) * max(view.first_ns - int(segments.start_ns[low]), 0)
             total -= int(active[segments.row[high - 1]]) * max(

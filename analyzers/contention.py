@@ -193,7 +193,7 @@ def _outliers(run: Run, segments: Segments, usable: npt.NDArray[np.intp], factor
         return EMPTY
     asked = np.zeros(len(run.timeline.strings), np.bool_)
     asked[name[segments.row[long]]] = True
-    same = np.flatnonzero(asked[name[segments.row]] & (segments.row >= 0))
+    same = np.flatnonzero(kernels.mapped(asked, kernels.mapped(name, segments.row)) & (segments.row >= 0))
     names, length = name[segments.row[same]], segments.end_ns[same] - segments.start_ns[same]
     out = []
     for one in kernels.distinct(name[segments.row[long]]).tolist():
@@ -232,7 +232,9 @@ def python_time(run: Run, track: int) -> IntervalSet:
     segments = run.segments(track)
     if len(segments.row) < 3:
         return EMPTY
-    running = run.places.is_python[segments.row] & ~run.places.is_waiting[segments.row] & (segments.row >= 0)
+    running = kernels.mapped(run.places.is_python & ~run.places.is_waiting, segments.row) & (
+        segments.row >= 0
+    )
     # a frame without an end inside of the recording may have sat in a call that left no record
     running &= segments.end_ns - segments.start_ns <= LONGEST_NS
     running[[0, -1]] = False

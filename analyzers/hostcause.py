@@ -124,7 +124,7 @@ class HostCauses:
         """The cause of each piece [begin, until) owned by `row` (-1: nothing recorded). Pieces are disjoint and come
         in order of time. Shape (p,)."""
         run = self.run
-        cause: npt.NDArray[np.int8] = self._of_row[row]
+        cause: npt.NDArray[np.int8] = kernels.mapped(self._of_row, row)
         between = self._between(row, begin, until)
         cause[between] = self._unless_allocating[row[between]]
         for found, name in (

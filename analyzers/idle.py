@@ -353,7 +353,7 @@ class IdleAccount:
             self.run.segments(track), start, end, borders, causes.alike
         )
         cause = causes(track, row_of, begin, until)
-        return _part(begin, until, gap[index], cause, row_of, longest)
+        return _part(begin, until, kernels.mapped(gap.astype(np.int32), index), cause, row_of, longest)
 
     def heavy_ns(self, part: Part) -> Int64:
         """Per gap the host work of its heaviest place, where that is long and most of the gap; else 0."""
@@ -394,7 +394,7 @@ def cut(
     begin, until, row, window, longest = kernels.cut(
         segments.start_ns, segments.end_ns, segments.row, start, end, alike
     )
-    return row, begin, until, whole[window], longest
+    return row, begin, until, kernels.mapped(whole, window), longest
 
 
 def _in_order(parts: list[Part]) -> Part:

@@ -81,12 +81,13 @@ class PlaceCodes:
 
     def __call__(self, rows: npt.NDArray[np.signedinteger]) -> Int32:
         """The numbers of some host rows (-1 none), shape of `rows`."""
-        found = self.table.take(rows)
+        found: Int32 = kernels.mapped(self.table, rows)
         unknown = found == _UNKNOWN
         if not unknown.any():
             return found
         self._learn(rows[unknown])
-        return self.table.take(rows)
+        again: Int32 = kernels.mapped(self.table, rows)
+        return again
 
     @cached_property
     def of_all(self) -> Int32:
@@ -109,7 +110,7 @@ class PlaceCodes:
         for nth, place in enumerate(("frame_of", "operator_of", "annotation_of")):
             found = getattr(self.places, place)[rows]
             known = (found >= 0) & (code == 0)
-            np.add(self.name.take(found), 1 + (2 - nth) * self.texts, out=code, where=known)
+            np.add(kernels.mapped(self.name, found), 1 + (2 - nth) * self.texts, out=code, where=known)
             if code.all():
                 break
         return code

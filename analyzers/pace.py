@@ -72,7 +72,7 @@ class Pace:
         the stall than not left no record. Shape (g,)."""
         pieces, gaps = self.account.pieces, self.account.view.gaps
         out = np.full(len(gaps), -1, np.intp)
-        work = np.flatnonzero(self.is_work & self.is_stall[pieces.gap] & (pieces.row >= 0))
+        work = np.flatnonzero(self.is_work & kernels.mapped(self.is_stall, pieces.gap) & (pieces.row >= 0))
         if len(work) == 0:
             return out
         # pieces come by gap and by time

@@ -458,7 +458,7 @@ class _Packer:
         for track in self.trees:
             first, many = track.rows[0][0], sum(count for _, count in track.rows)
             mine = slice(first, first + many)
-            out[mine] = slices.dur[mine] - self.timeline.spans.self_ns.take(slices.row[mine])
+            out[mine] = slices.dur[mine] - kernels.mapped(self.timeline.spans.self_ns, slices.row[mine])
         total = np.append(0, np.cumsum(drawn))
         for track in self.trees:
             for (first, many), (below, more) in itertools.pairwise(track.rows):
@@ -497,7 +497,7 @@ class _Packer:
         put("launch", zigzag(_steps(at[launch[linked]])))
         del place, launch, linked
         for name, ids in (
-            ("correlation", spans.correlation.take(row)),
+            ("correlation", kernels.mapped(spans.correlation, row)),
             ("external", spans.external_ids_at(row)),
         ):
             numbers, texts = self._ids(ids)
@@ -592,7 +592,7 @@ def _alike(store: ArgStore, keys: list[str], sources: Int32) -> tuple[Int32, Int
     code, heads = kernels.group(total)
     number = np.full(len(wanted), len(heads), np.int32)
     number[events] = code
-    return number.take(sources), np.append(events[heads], -1).astype(np.int32)
+    return kernels.mapped(number, sources), np.append(events[heads], -1).astype(np.int32)
 
 
 def _key_mask(store: ArgStore, keys: list[str]) -> npt.NDArray[np.bool_]:

@@ -71,6 +71,9 @@ KERNEL(inherit, "ibi", 1)
 KERNEL(cut, "qqiiqqqqiiq", 5)
 KERNEL(flatten, "iiqqqi", 2)
 KERNEL(order, "iqqi", 1)
+KERNEL(take_bytes, "bib", 1)
+KERNEL(take_ints, "iii", 1)
+KERNEL(take_longs, "qiq", 1)
 KERNEL(pick, "qihbiqiq", 1)
 KERNEL(replay, "q", 4)
 
@@ -355,6 +358,9 @@ static PyMethodDef core_methods[] = {
     {"flatten", core_flatten, METH_VARARGS, "flatten(row, parent, start, dur, edge, out_row) -> count"},
     {"order", core_order, METH_VARARGS, "order(track, start, dur, out)"},
     {"replay", core_replay, METH_VARARGS, "replay(order, 15 call columns, 8 op columns, 4 columns out)"},
+    {"take_bytes", core_take_bytes, METH_VARARGS, "take_bytes(table, code, out), of items of 1 byte"},
+    {"take_ints", core_take_ints, METH_VARARGS, "take_ints(table, code, out), of 4 bytes"},
+    {"take_longs", core_take_longs, METH_VARARGS, "take_longs(table, code, out), of 8 bytes"},
     {"pick", core_pick, METH_VARARGS, "pick((key, missing), first, key, tag, value, wide, asked, out) -> hits that are no integers"},
     {NULL, NULL, 0, NULL},
 };

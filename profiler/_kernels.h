@@ -479,6 +479,26 @@ static ptrdiff_t kernel_order(const Arrays *a) {
     return (ptrdiff_t)count;
 }
 
+/* The items of a table that some codes stand for, -1 for the last one. Each code is read before its item is written, so
+ * that `out` may be the codes. */
+#define TAKE(name, type)                                                        \
+    static ptrdiff_t kernel_##name(const Arrays *a) {                           \
+        size_t m = a->length[0], n = a->length[1];                              \
+        const type *table = a->at[0];                                           \
+        const int32_t *code = a->at[1];                                         \
+        type *out = a->at[2];                                                   \
+        if (a->length[2] != n) return KERNEL_MISMATCH;                          \
+        for (size_t i = 0; i < n; i++) {                                        \
+            size_t at = code[i] == -1 ? m - 1 : (size_t)(uint32_t)code[i];      \
+            if (at >= m) return KERNEL_MISMATCH;                                \
+            out[i] = table[at];                                                 \
+        }                                                                       \
+        return 0;                                                               \
+    }
+TAKE(take_bytes, uint8_t)
+TAKE(take_ints, int32_t)
+TAKE(take_longs, int64_t)
+
 enum { WIDE_INT = 7 }; /* the tag of an integer that stands in `wide` */
 
 /* The integer that each asked event has under a key, or `missing`; of several the last. Returns how many of the values

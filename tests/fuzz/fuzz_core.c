@@ -165,6 +165,9 @@ static const struct {
     {kernel_cut, "qm qm im in qn qn qd qd id id qd", 0},
     {kernel_flatten, "iN iN qn qn qe id", 0},
     {kernel_order, "iM qm qm im", 0},
+    {kernel_take_bytes, "bm iM bn", 0},
+    {kernel_take_ints, "im iM in", 0},
+    {kernel_take_longs, "qm iM qn", 0},
     {kernel_pick, "q2 ip hm bm im iN qn", 0},
     {kernel_replay, "qo qN qn qn qM qn qn qn qn qn qn qN qn qN qn qM qR qS qS qm qm qm qm qm qn qn qm qm", 0},
 };

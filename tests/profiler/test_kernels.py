@@ -311,6 +311,27 @@ def test_flatten_draws_the_innermost(module: Any) -> None:
     assert [c.tolist() for c in module.flatten(i8(4), parent, start, dur)] == [[], []]
 
 
+@needs_core
+@pytest.mark.parametrize("kind", ["bool", "i1", "u2", "i4", "f8", "i8"])
+@pytest.mark.parametrize("code_kind", ["i4", "i8", "i2"])
+def test_items_of_a_table_are_those_numpy_takes(kind: str, code_kind: str) -> None:
+    table = np.arange(300).astype(kind)
+    codes = (np.arange(1000) * 7 % 301 - 1).astype(code_kind)
+    found = kernels.mapped(table, codes)
+    assert found.dtype == table.dtype and found.tolist() == table[codes].tolist()
+    assert kernels.mapped(table, codes[::3]).tolist() == table[codes[::3]].tolist()
+    assert kernels.mapped(table, codes[:0]).tolist() == []
+    if table.dtype == codes.dtype:
+        assert kernels.mapped(table, codes, codes) is codes and codes.tolist() == found.tolist()
+
+
+@pytest.mark.parametrize("code", [5, -2, -(1 << 31)])
+@needs_core
+def test_codes_that_no_table_has_are_refused(code: int) -> None:
+    with pytest.raises((ValueError, IndexError)):
+        kernels.mapped(np.arange(5)[:0] if code == -2 else np.arange(5), np.array([code], np.int32))
+
+
 @both
 def test_windows_are_cut_at_segments(module: Any) -> None:
     # segments 7 at 10..20 and 8 at 20..30; windows before, over the first end, inside of one, and behind
