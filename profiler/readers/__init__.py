@@ -11,9 +11,10 @@ from typing import Protocol, cast
 from stallscope.profiler.content import content_of
 from stallscope.profiler.errors import InputError
 from stallscope.profiler.pages import computing
+from stallscope.profiler.readers import ascend_content
 from stallscope.profiler.session import Session, is_session, is_unfinished
 
-__all__ = ["READERS", "Reader", "load", "reader_of"]
+__all__ = ["Reader", "load", "reader_of"]
 
 
 class Reader(Protocol):
@@ -24,20 +25,26 @@ class Reader(Protocol):
     def read(self, path: Path) -> Session: ...
 
 
-READERS = (
-    "recording_dir",
-    "ascend_pt",
-    "ascend_db",
-    "ascend_csv",
-    "ascend_trace",
-)
+OF_FOLDERS = ("recording_dir", "ascend_pt")
+OF_FILES = ("ascend_db", "ascend_csv", "ascend_trace")
 """Modules of this package; each has `sniff(path)` and `read(path)`. The first that knows the input reads it;
 chrome_trace reads any other file, and says what it is if it is none of its own. Imported when asked."""
 
 
+def _may_know(path: Path) -> tuple[str, ...]:
+    """The readers to ask. Most files are traces of others: to import all readers of Ascend files for them takes longer
+    than to read a small one."""
+    if path.is_dir():
+        return OF_FOLDERS
+    start = ascend_content.head(path)
+    if not ascend_content.is_json(start):
+        return OF_FILES
+    return ("ascend_trace",) if ascend_content.is_trace(start) else ()
+
+
 def reader_of(path: Path) -> Reader | None:
     """The reader that knows this file or folder, or None."""
-    for name in READERS:
+    for name in _may_know(path):
         module = importlib.import_module(f"stallscope.profiler.readers.{name}")
         if module.sniff(path):
             return cast(Reader, module)

@@ -6,6 +6,7 @@ are the files without `.gz`. Where both lie side by side the plain one is taken.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from stallscope.profiler.errors import InputError
@@ -15,6 +16,14 @@ from stallscope.profiler.readers.source import head as source_head
 
 GZ = ".gz"
 _GZIP_MAGIC = b"\x1f\x8b"
+
+_HEAD = 1 << 18
+# torch_npu always writes three decimals; other tools write whole numbers as text too
+_STRING_TIME = re.compile(rb'"ts"\s*:\s*"\d{12,17}\.\d+"')
+_OTHER_DEVICE = re.compile(rb'"cat"\s*:\s*"(?:kernel|gpu_mem\w+|(?:cuda|hip|xpu|mtia)_\w+)"')
+_ASCEND_WORDS = re.compile(
+    rb'"(Ascend Hardware|CANN|Overlap Analysis|HostToDevice|async_npu|AscendCL@\w+|AI Core Freq)"'
+)
 
 
 def plain_name(path: Path) -> str:
@@ -77,3 +86,28 @@ def content(path: Path, notes: Notes | None = None) -> bytes:
     if notes is not None:
         notes.extend(source.notes)
     return data
+
+
+def head(path: Path) -> bytes:
+    """The first bytes of a file's content, unpacked; empty if it cannot be read."""
+    try:
+        return source_head(path, _HEAD)
+    except InputError:
+        return b""
+
+
+def is_json(data: bytes) -> bool:
+    """Whether a text begins as a list or an object."""
+    return data.lstrip(b"\0 \r\n\t")[:1] in (b"[", b"{")
+
+
+def is_trace(data: bytes) -> bool:
+    """Events with Ascend process names, or a bare array with decimal-string times."""
+    text = data.lstrip(b"\0 \r\n\t")
+    if not is_json(text) or b'"name":"stallscope findings"' in text:
+        # our own export may carry the words of the trace it was made from
+        return False
+    if _ASCEND_WORDS.search(text) is not None:
+        return text[:1] == b"[" or b'"traceEvents"' in text
+    # without its processes only the times tell it from the arrays of others, who name what runs on a device
+    return text[:1] == b"[" and _STRING_TIME.search(text) is not None and _OTHER_DEVICE.search(text) is None

@@ -28,6 +28,8 @@ from stallscope.profiler.light import dataclass
 from stallscope.profiler.notes import Notes
 from stallscope.profiler.ranks import TEXT_TAGS, translate, translate_ids
 from stallscope.profiler.readers import ascend_links, ascend_steps
+from stallscope.profiler.readers.ascend_content import head as head_of
+from stallscope.profiler.readers.ascend_content import is_trace
 from stallscope.profiler.readers.ascend_links import Arrows, Coverage
 from stallscope.profiler.readers.ascend_rank import (
     NO_CONTEXT,
@@ -39,7 +41,6 @@ from stallscope.profiler.readers.ascend_rank import (
     grouped,
     used_codes,
 )
-from stallscope.profiler.readers.source import head as unpacked_head
 from stallscope.profiler.readers.trace_events import RawEvents, Threads, tokenise
 from stallscope.profiler.session import Session
 from stallscope.profiler.timeline import (
@@ -88,37 +89,10 @@ _MARK_KEYS = ("event_type", "Message_type", "message_type", "domain")
 _OVERLAP_NAMES = ("Computing", "Communication", "Communication(Not Overlapped)", "Free")
 _MAX_DURATION_NS = 30 * 24 * 3600 * 10**9
 
-_HEAD = 1 << 18
-# torch_npu always writes three decimals; other tools write whole numbers as text too
-_STRING_TIME = re.compile(rb'"ts"\s*:\s*"\d{12,17}\.\d+"')
-_OTHER_DEVICE = re.compile(rb'"cat"\s*:\s*"(?:kernel|gpu_mem\w+|(?:cuda|hip|xpu|mtia)_\w+)"')
-_ASCEND_WORDS = re.compile(
-    rb'"(Ascend Hardware|CANN|Overlap Analysis|HostToDevice|async_npu|AscendCL@\w+|AI Core Freq)"'
-)
-
 
 def sniff(path: Path) -> bool:
     """Events with Ascend process names, or a bare array with decimal-string times, near the beginning."""
-    return path.is_file() and looks_like_trace(head(path))
-
-
-def head(path: Path) -> bytes:
-    """The first bytes of a file's content, unpacked; empty if it cannot be read."""
-    try:
-        return unpacked_head(path, _HEAD)
-    except InputError:
-        return b""
-
-
-def looks_like_trace(data: bytes) -> bool:
-    text = data.lstrip(b"\0 \r\n\t")
-    if text[:1] not in (b"[", b"{") or b'"name":"stallscope findings"' in text:
-        # our own export may carry the words of the trace it was made from
-        return False
-    if _ASCEND_WORDS.search(text) is not None:
-        return text[:1] == b"[" or b'"traceEvents"' in text
-    # without its processes only the times tell it from the arrays of others, who name what runs on a device
-    return text[:1] == b"[" and _STRING_TIME.search(text) is not None and _OTHER_DEVICE.search(text) is None
+    return path.is_file() and is_trace(head_of(path))
 
 
 def read(path: Path) -> Session:
