@@ -400,8 +400,8 @@ def cut(
 def _in_order(parts: list[Part]) -> Part:
     """The pieces of some parts as one."""
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    order = np.argsort(columns[0], kind="stable")
-    return _part(*(column[order] for column in columns))
+    order = np.argsort(columns[0], kind="stable").astype(np.int32)
+    return _part(*(kernels.mapped(column, order) for column in columns))
 
 
 def _chosen(part: Part, gaps: Bool, activities: Bool) -> Part:

@@ -4,7 +4,7 @@ Times are int64 nanoseconds from `Timeline.origin_ns`; nothing here is a float. 
 Rows are sorted by track, then start, then longer first, so a track is a slice of rows and a
 parent always stands before its children. Names and categories are codes into `strings`.
 
-This module is pure data: it imports nothing of ours above `kinds` and `ids`.
+This module is pure data: it imports nothing of ours above `kinds`, `ids` and `kernels`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from stallscope.profiler import kernels
 from stallscope.profiler.ids import NO_ID, TEXT_ID_BASE, decode_id
 from stallscope.profiler.kinds import DEVICE_WORK, KIND_NAMES, Kind
 from stallscope.profiler.light import dataclass
@@ -746,7 +747,7 @@ class Timeline:
             if (test, kind) not in self._found or not self.spans.is_frozen:
                 self._found[test, kind] = np.flatnonzero(self._named(told, kind)).astype(np.int32)
             return self._found[test, kind]
-        return few[told.take(self.spans.name.take(few))] if told.any() else few[:0]
+        return few[kernels.mapped(told, kernels.mapped(self.spans.name, few))] if told.any() else few[:0]
 
     def match_names_at(self, test: Any, rows: npt.NDArray[Any]) -> Bool:
         """`test(name)` of the given rows, called once per distinct name of theirs. Shape of `rows`."""
@@ -761,7 +762,7 @@ class Timeline:
         for here in _blocks(len(found)) if len(codes) else ():
             name, out = self.spans.name[here], found[here]
             if len(codes) > _FEW_NAMES:
-                np.take(table, name, out=out, mode="clip")  # any other mode copies what it writes
+                kernels.mapped(table, name, out)
             else:
                 for code in codes:
                     out |= name == code
@@ -788,7 +789,7 @@ class Timeline:
             used = np.zeros(len(self.strings), np.bool_)
             few = None if kind is None else self._rows_of(kind)
             if few is not None:
-                used[self.spans.name.take(few)] = True
+                used[kernels.mapped(self.spans.name, few)] = True
             for here in _blocks(len(self.spans)) if few is None else ():
                 name = self.spans.name[here]
                 used[name if kind is None else name[self.spans.kind[here] == np.int8(kind)]] = True
