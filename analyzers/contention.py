@@ -38,10 +38,11 @@ HANDED_TOLERANCE_NS = 20_000
 """Between one thread giving the interpreter lock up and the other going on."""
 LEAST_HANDED = 3
 """So many times the lock must have been handed over to the moment, and in most such stays."""
-_BLOCK = 1 << 15
 LOCK_FACTOR = 8.0
 LOCK_SHARE = 0.6
 """Share of a long Python moment in which another thread must have been in Python code."""
+_BLOCK = 1 << 15
+"""Segments looked at at once."""
 
 
 def stolen_time(run: Run, track: int) -> IntervalSet:
@@ -136,9 +137,8 @@ def _handed_over(
     """Stays in Python after a call, all of them beside another thread's Python, that ended as that thread's did."""
     stays = code[code > 0]
     before = stays - 1
-    before -= (
-        segments.row[before] < 0
-    )  # no two without an owner follow each other, nor is the first one without
+    # no two segments without an owner follow each other, nor is the first one without
+    before -= segments.row[before] < 0
     called = run.timeline.spans.kind[segments.row[before]] == Kind.RUNTIME
     called &= segments.start_ns[stays] - segments.end_ns[before] <= HANDED_TOLERANCE_NS
     stays = stays[called]

@@ -62,6 +62,10 @@ class IdleIndex:
     def all_steady(self) -> bool:
         return bool(self.steady.all())
 
+    def are_steady(self, chosen: Rows) -> Bool:
+        """Which of some pieces lie in steady gaps. Shape of `chosen`."""
+        return np.asarray(self.steady.take(self.account.pieces.gap.take(chosen)), np.bool_)
+
 
 class PlaceCodes:
     """A number per place, the same where the user frames, else the operators, else the ranges have the same name.

@@ -132,7 +132,7 @@ def losses(
     index = run.idle_index[account.view.device]
     pieces = account.pieces
     if steady and not index.all_steady:
-        keep = index.steady.take(pieces.gap.take(chosen))
+        keep = index.are_steady(chosen)
         chosen, rows, codes = chosen[keep], *(None if x is None else x[keep] for x in (rows, codes))
     if len(chosen) == 0:
         return []
@@ -179,7 +179,7 @@ def together(run: Run, account: IdleAccount, chosen: Rows, rows: AnyRows | None 
     index, pieces = run.idle_index[account.view.device], account.pieces
     rows = pieces.row.take(chosen) if rows is None else rows
     if not index.all_steady:
-        keep = index.steady.take(pieces.gap.take(chosen))
+        keep = index.are_steady(chosen)
         chosen, rows = chosen[keep], rows[keep]
     return [_loss(account, chosen, rows)] if len(chosen) else []
 

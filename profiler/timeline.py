@@ -376,13 +376,12 @@ class ArgStore:
 
     def _picked(self, key: str, events: npt.NDArray[Any], missing: int) -> Int64 | None:
         """The integers under a key; None where one of them is written in another way."""
-        # late: the compiled core is not needed to hold a timeline
-        from stallscope.profiler.kernels import pick
-
         if key not in self.keys:
             return np.full(len(events), missing, np.int64)
         wanted = self.keys.index(key)
-        found, others = pick(self.first, self.key, self.tag, self.value, self.wide, wanted, events, missing)
+        found, others = kernels.pick(
+            self.first, self.key, self.tag, self.value, self.wide, wanted, events, missing
+        )
         return found if others == 0 else None
 
     def has(self, key: str, events: int) -> Bool:
@@ -393,11 +392,8 @@ class ArgStore:
 
     def _distinct(self, at: npt.NDArray[np.intp]) -> tuple[Int32, list[Any]]:
         """A code per entry, shape of `at`, and the distinct decoded values."""
-        # late: the compiled core is not needed to hold a timeline
-        from stallscope.profiler.kernels import group
-
         tag, value = self.entries(at)
-        code, first = group(tag.astype(np.int64), value)
+        code, first = kernels.group(tag.astype(np.int64), value)
         return code, [self._decode(int(tag[i]), int(value[i])) for i in first]
 
     def codes(self, key: str, events: int) -> tuple[Int32, list[Any]]:
