@@ -58,7 +58,8 @@ def _pieces(session: Session, report: Report, max_slices: int) -> list[str]:
         "charts": [f["id"] for f in made],
         "plotly": {"version": plotly["version"], "hash": plotly["sha256"]},
     }
-    charts = lower.charts(report, made)
+    contents = lower.contents(report)
+    charts = lower.charts(report, made, contents)
     parts = {
         "title": escape(f"{report.facts.get('source') or 'recording'} · stallscope"),
         "policy": escape(_policy(plotly["sha256"])),
@@ -68,7 +69,7 @@ def _pieces(session: Session, report: Report, max_slices: int) -> list[str]:
         "summary": sections.summary(report),
         "findings": sections.findings(report),
         "charts": charts or Markup(""),
-        "tables": lower.tables(report),
+        "tables": lower.tables(report, contents),
         "recording": lower.recording(report, timeline.left_out, timeline.drawn, timeline.total),
         "island": json_island(island),
         "layout": Markup(timeline.layout),

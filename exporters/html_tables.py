@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stallscope.analyzers.finding import Report
@@ -19,7 +20,7 @@ from stallscope.exporters.charts import (
     idle_totals,
 )
 from stallscope.exporters.html_text import Content, Markup, el, escape, is_plain
-from stallscope.exporters.html_values import column_title, fact_text, phase_rows
+from stallscope.exporters.html_values import column_title, fact_text, number_format, phase_rows
 
 MAX_TABLE_ROWS = 300
 """Rows of one table on the page, the first ones; the JSON report has all."""
@@ -45,9 +46,19 @@ TABLE_TITLES = {
 }
 
 
-def charts(report: Report, figures: Sequence[Figure]) -> Markup | None:
+def contents(report: Report) -> dict[str, Markup]:
+    """Heads and rows of the report's further tables by name: some stand on the page twice, and are made once. Not of
+    lines over time, which are drawn on the timeline."""
+    return {
+        name: _content(_named_devices(report, rows))
+        for name, rows in report.tables.items()
+        if rows and name != "lanes"
+    }
+
+
+def charts(report: Report, figures: Sequence[Figure], contents: Mapping[str, Markup]) -> Markup | None:
     """A place for each figure, with its numbers as a table under it."""
-    boxes = [_chart(report, figure) for figure in figures]
+    boxes = [_chart(report, figure, contents) for figure in figures]
     if not report.devices:
         missing = ["Device time", "Where the idle time went", "Top kernels", "Roofline"]
         boxes.insert(
@@ -62,25 +73,23 @@ def charts(report: Report, figures: Sequence[Figure]) -> Markup | None:
               aria_labelledby="charts-title")  # fmt: skip
 
 
-def _chart(report: Report, figure: Figure) -> Markup:
+def _chart(report: Report, figure: Figure, contents: Mapping[str, Markup]) -> Markup:
     name = figure["id"]
     plot = el("div", el("p", "The chart is drawn when the page's scripts run.", class_="more wait"), class_="plot",
               data_chart=name, data_height=figure["height"], role="img",
               aria_label=f"{figure['title']}; the table below has the same numbers")  # fmt: skip
     rows = _chart_rows(report, name)
+    content = contents.get(name) if rows is None else _content(rows) if rows else None
     table = None
-    if rows:
-        table = el(
-            "details",
-            [el("summary", "Numbers"), _table(f"chart-{name}", rows[:MAX_TABLE_ROWS])],
-            class_="numbers",
-        )
+    if content is not None:
+        table = el("details", [el("summary", "Numbers"), _table(f"chart-{name}", content)], class_="numbers")
     wide = " wide" if name in ("steps", "roofline", "kernels", *HOST_TABLES) else ""
     return el("figure", [el("h3", figure["title"]), el("figcaption", figure["caption"]), plot, table],
               class_="chart" + wide, id=f"chart-{name}")  # fmt: skip
 
 
-def _chart_rows(report: Report, name: str) -> list[dict[str, Any]]:
+def _chart_rows(report: Report, name: str) -> list[dict[str, Any]] | None:
+    """The numbers of a figure; None where they are the table of its name."""
     if name == "breakdown":
         return [
             {"device": device_label(d), "part": text, "time_ns": device_parts(d)[key],
@@ -100,7 +109,7 @@ def _chart_rows(report: Report, name: str) -> list[dict[str, Any]]:
         ]
     if name == "steps":
         return phase_rows(report.steps)
-    return _named_devices(report, report.tables.get(name, []))
+    return None
 
 
 def _named_devices(report: Report, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -113,7 +122,7 @@ def _named_devices(report: Report, rows: list[dict[str, Any]]) -> list[dict[str,
     ]
 
 
-def tables(report: Report) -> Markup:
+def tables(report: Report, contents: Mapping[str, Markup]) -> Markup:
     """Kernels, steps, and every further table of the report."""
     kernels = [
         {"kernel": k.name, "kind": k.kind, "launches": k.count, "total_ns": k.total_ns,
@@ -132,16 +141,15 @@ def tables(report: Report) -> Markup:
          "exposed_memcpy_ns": d.exposed_memcpy_ns}
         for d in report.devices
     ]  # fmt: skip
-    named: list[tuple[str, str, list[dict[str, Any]]]] = [
+    own: list[tuple[str, str, list[dict[str, Any]]]] = [
         ("kernels", "Kernels", kernels), ("steps", "Steps", steps), ("devices", "Devices", devices)
     ]  # fmt: skip
-    for name, rows in report.tables.items():
-        if name == "lanes":  # lines over time: drawn on the timeline
-            continue
-        named.append(
-            (name, TABLE_TITLES.get(name, name.replace("_", " ").capitalize()), _named_devices(report, rows))
-        )
-    boxes: list[Content] = [_table_box(name, title, rows) for name, title, rows in named if rows]
+    boxes: list[Content] = [
+        _table_box(name, title, len(rows), _content(rows)) for name, title, rows in own if rows
+    ]
+    for name, content in contents.items():
+        title = TABLE_TITLES.get(name, name.replace("_", " ").capitalize())
+        boxes.append(_table_box(name, title, len(report.tables[name]), content))
     if not report.devices:
         boxes.insert(0, el("p", f"Kernels, devices: {NO_DEVICE}.", class_="more"))
     return el(
@@ -152,11 +160,10 @@ def tables(report: Report) -> Markup:
     )
 
 
-def _table_box(name: str, title: str, rows: Sequence[dict[str, Any]]) -> Markup:
-    shown = rows[:MAX_TABLE_ROWS]
-    count = f"{len(rows):,} rows" if len(rows) != 1 else "1 row"
-    if len(shown) < len(rows):
-        count = f"first {len(shown):,} of {len(rows):,} rows; the JSON report has all"
+def _table_box(name: str, title: str, rows: int, content: Markup) -> Markup:
+    count = f"{rows:,} rows" if rows != 1 else "1 row"
+    if rows > MAX_TABLE_ROWS:
+        count = f"first {MAX_TABLE_ROWS:,} of {rows:,} rows; the JSON report has all"
     tools = el(
         "label",
         ["Filter ", el("input", type="search", data_filter=f"table-{name}", autocomplete="off")],
@@ -164,12 +171,18 @@ def _table_box(name: str, title: str, rows: Sequence[dict[str, Any]]) -> Markup:
     )
     title_line = el("summary", [el("span", title), el("span", count, class_="count")])
     return el(
-        "details", [title_line, tools, _table(f"table-{name}", shown)], class_="table-box", id=f"box-{name}"
+        "details", [title_line, tools, _table(f"table-{name}", content)], class_="table-box", id=f"box-{name}"
     )
 
 
-def _table(id: str, rows: Sequence[dict[str, Any]]) -> Markup:
-    """Rows of plain values as a table; columns in the order they first appear, right-aligned if all numbers."""
+def _table(id: str, content: Markup) -> Markup:
+    return el("div", el("table", content, id=id, class_="sortable"), class_="scroll", tabindex=0)
+
+
+def _content(rows: Sequence[dict[str, Any]]) -> Markup:
+    """Head and first rows of a table of plain values; columns in the order they first appear, right-aligned if all
+    numbers."""
+    rows = rows[:MAX_TABLE_ROWS]
     keys = list(dict.fromkeys(key for row in rows for key in row))[:24]
     numeric = {k for k in keys if _all_numbers([r.get(k) for r in rows])}
     head = [
@@ -183,19 +196,23 @@ def _table(id: str, rows: Sequence[dict[str, Any]]) -> Markup:
     ]
     columns = [_cells(key, [row.get(key) for row in rows], key in numeric) for key in keys]
     body = Markup("".join([f"<tr>{''.join(cells)}</tr>" for cells in zip(*columns, strict=True)]))
-    table = el("table", [el("thead", el("tr", head)), el("tbody", body)], id=id, class_="sortable")
-    return el("div", table, class_="scroll", tabindex=0)
+    return Markup(el("thead", el("tr", head)) + el("tbody", body))
 
 
 def _cells(key: str, values: Sequence[Any], numeric: bool) -> list[str]:
     """The cells of a column as markup. Tables hold ten thousand: what `el` would make is put together here, the usual
     first, and texts that come again are made once."""
-    texts: dict[str, str] = {}
+    texts: dict[str | None, str] = {}
+    written = number_format(key)
     out = []
     for value in values:
-        if type(value) is int and numeric and -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER:
-            cell = f'<td class="num" data-v="{value}">{fact_text(key, value)}</td>'
-        elif type(value) is str:
+        kind = type(value)
+        if numeric and (
+            (kind is int and -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER)
+            or (kind is float and math.isfinite(value))
+        ):
+            cell = f'<td class="num" data-v="{value!r}">{written(value)}</td>'
+        elif kind is str or value is None:
             if (cell := texts.get(value, "")) == "":
                 cell = texts[value] = _cell(key, value, numeric)
         else:
@@ -251,7 +268,7 @@ def recording(report: Report, left_out: Sequence[str], drawn: int, total: int) -
             el("h2", "About this recording", id="recording-title"),
             el("dl", facts, class_="facts") if facts else None,
             el("h3", "Notes"),
-            _table("table-notes", rows) if rows else el("p", "None.", class_="more"),
+            _table("table-notes", _content(rows)) if rows else el("p", "None.", class_="more"),
             el("h3", "Limits of this page"),
             el("ul", [el("li", line) for line in lines], class_="limits"),
         ],

@@ -24,7 +24,7 @@ def fact_text(key: str, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):
-        return _number(key, value)
+        return number_format(key)(value)
     return clean(_nested(key, value), LONGEST_VALUE)
 
 
@@ -53,12 +53,8 @@ def _nested(key: str, value: Any) -> str:
     return str(value)
 
 
-def _number(key: str, value: float) -> str:
-    return _number_format(key)(value)
-
-
 @lru_cache(maxsize=512)
-def _number_format(key: str) -> Callable[[float], str]:
+def number_format(key: str) -> Callable[[float], str]:
     """How numbers under a key are written."""
     if key.endswith(_NO_COUNTS):
         return str
