@@ -214,6 +214,7 @@ def _shell_family(name: str) -> Family:
     return _first(_CAMEL.sub("_", name).lower())
 
 
+@lru_cache(maxsize=65536)  # kernels that differ in their template arguments alone have one head
 def _first(text: str) -> Family:
     for family, pattern in _RULES:
         if pattern.search(text) is not None:
