@@ -68,15 +68,16 @@ def slow_calls(run: Run, track: int) -> npt.NDArray[np.intp]:
     """
     spans = run.timeline.spans
     rows = run.timeline.track_rows(track)
-    steady = run.steady_calls[rows]
-    top = _undisturbed(run, track, rows.start + np.flatnonzero((spans.self_ns[rows] >= OUTLIER_NS) & steady))
+    top = _steady(run, rows.start + np.flatnonzero(spans.self_ns[rows] >= OUTLIER_NS))
+    top = _undisturbed(run, track, top)
     top = top[spans.self_ns[top] <= LONGEST_NS]
     if len(top) == 0:
         return top
     # only what may be called slow needs to know what is usual
     named = np.zeros(len(run.timeline.strings), np.bool_)
     named[spans.name[top]] = True
-    mine = _undisturbed(run, track, rows.start + np.flatnonzero(named[spans.name[rows]] & steady))
+    mine = _steady(run, rows.start + np.flatnonzero(kernels.mapped(named, spans.name[rows])))
+    mine = _undisturbed(run, track, mine)
     own = spans.self_ns[mine]
     long = (own >= OUTLIER_NS) & (own <= LONGEST_NS)
     up = spans.parent[mine]
@@ -152,24 +153,29 @@ def _handed_over(
     return intervals.union(start[near], end[near])
 
 
-def steady_calls(run: Run) -> Bool:
-    """Calls whose own time on the host does not depend on what they are asked to do. Shape (n,).
+def _steady(run: Run, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+    """Those of some rows that are calls whose own time on the host does not depend on what they are asked to do.
 
     These are runtime calls, and operators that start device work (on a run without a device: all operators).
     """
     timeline, causes = run.timeline, run.host_causes
-    spans = timeline.spans
-    out = timeline.of_kind(Kind.OPERATOR)
-    if "device" in run.has:
-        launches = np.flatnonzero(run.is_launch)
-        works = np.zeros(len(spans), bool)
-        works[spans.parent[launches][spans.parent[launches] >= 0]] = True
-        out &= works
-        first = np.flatnonzero(run.first_uses)
-        out[spans.parent[first][spans.parent[first] >= 0]] = False
-    out |= timeline.of_kind(Kind.RUNTIME, Kind.QUEUE) & ~run.is_copy_call & ~run.is_graph_launch
-    for but in (run.is_wait, run.is_sync, causes.is_allocator, causes.is_compile, run.first_uses):
-        out &= ~but
+    rows = rows[timeline.are_kind(rows, Kind.OPERATOR, Kind.RUNTIME, Kind.QUEUE)]
+    for but in (run.is_wait, run.is_sync, causes.is_allocator, causes.is_compile, run.first_uses,
+                run.is_copy_call, run.is_graph_launch):  # fmt: skip
+        rows = rows[~but[rows]]
+    if "device" not in run.has:
+        return rows
+    operators = timeline.are_kind(rows, Kind.OPERATOR)
+    return rows[~operators | run.launches_work[rows]]
+
+
+def launches_work(run: Run) -> Bool:
+    """Rows right above a launch, but not above one that is the first use of a kernel. Shape (n,)."""
+    parent = run.timeline.spans.parent
+    out = np.zeros(len(parent), np.bool_)
+    for which, value in ((run.is_launch, True), (run.first_uses, False)):
+        above = parent[np.flatnonzero(which)]
+        out[above[above >= 0]] = value
     return out
 
 
@@ -180,7 +186,7 @@ def first_uses(run: Run) -> Bool:
     rows = rows[spans.launch_row[rows] >= 0]
     out = np.zeros(len(spans), bool)
     order = rows[np.argsort(spans.start_ns[rows], kind="stable")]
-    _, first = np.unique(spans.name[order], return_index=True)
+    _, first = kernels.group(spans.name[order])
     out[spans.launch_row[order[first]]] = True
     return out
 

@@ -398,9 +398,9 @@ class Run:
         return contention.first_uses(self)
 
     @cached_property
-    def steady_calls(self) -> npt.NDArray[np.bool_]:
-        """Calls whose own time does not depend on what they are asked to do (`contention.steady_calls`). Shape (n,)."""
-        return contention.steady_calls(self)
+    def launches_work(self) -> npt.NDArray[np.bool_]:
+        """Rows right above a launch (`contention.launches_work`). Shape (n,)."""
+        return contention.launches_work(self)
 
     def python_time(self, track: int) -> IntervalSet:
         """When a thread was in Python code that runs, computed once per thread."""
