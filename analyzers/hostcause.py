@@ -45,8 +45,8 @@ class HostCauses:
         self.is_compile = self._named(hostwords.is_compilation)
         self.is_scheduling = self._named(hostwords.is_scheduling)
         timeline = run.timeline
-        self.is_compile |= timeline.match_names(hostwords.is_compile_call, Kind.RUNTIME)
-        self.is_compile &= ~self._found_compiled()
+        self.is_compile[timeline.named_rows(hostwords.is_compile_call, Kind.RUNTIME)] = True
+        self.is_compile[self._found_compiled()] = False
         self.loads_code = self._loads_code()
         self.is_compile |= self.loads_code
         self.is_allocator = timeline.match_names(hostwords.is_allocator_call, Kind.RUNTIME)
@@ -56,40 +56,39 @@ class HostCauses:
         """Spans of code (not of the runtime) by name. Shape (n,)."""
         found = np.zeros(len(self.run.timeline), np.bool_)
         for kind in (Kind.PYTHON, Kind.OPERATOR, Kind.ANNOTATION, Kind.OTHER):
-            found |= self.run.timeline.match_names(test, kind)
+            found[self.run.timeline.named_rows(test, kind)] = True
         return found
 
-    def _found_compiled(self) -> Bool:
+    def _found_compiled(self) -> Rows:
         """Calls that compile an operator and run it (CANN), in which compiling took less than half of the time: the
-        operator was in the cache, and the call is a slow way to launch it. Shape (n,)."""
+        operator was in the cache, and the call is a slow way to launch it."""
         spans, timeline = self.run.timeline.spans, self.run.timeline
-        calls = timeline.match_names(hostwords.compiles_and_runs, Kind.RUNTIME)
-        inner = np.flatnonzero(timeline.match_names(hostwords.is_operator_compilation, Kind.RUNTIME))
+        inner = timeline.named_rows(hostwords.is_operator_compilation, Kind.RUNTIME)
         if len(inner) == 0:
-            return np.zeros(len(spans), bool)
+            return np.zeros(0, np.intp)
+        calls = timeline.match_names(hostwords.compiles_and_runs, Kind.RUNTIME)
         call = self.run.places.nearest(spans.parent[inner].astype(np.intp), calls)
         inner, call = inner[call >= 0], call[call >= 0]
-        took = np.zeros(len(spans), np.int64)
-        np.add.at(took, call, spans.dur_ns[inner])
-        found = np.zeros(len(spans), bool)
-        found[call] = True
-        return np.asarray(found & (2 * took < spans.dur_ns), np.bool_)
+        code, first = kernels.group(call)
+        found: Rows = call[first]
+        return found[2 * kernels.sums(code, spans.dur_ns[inner], len(first)) < spans.dur_ns[found]]
 
     def _loads_code(self) -> Bool:
         """First launches of a kernel that took so long that the driver must have loaded its code in them. Shape (n,)."""
         run, spans = self.run, self.run.timeline.spans
-        launched = np.zeros(len(spans), bool)
-        rows = run.timeline.rows(Kind.KERNEL)
-        launched[spans.launch_row[rows][spans.launch_row[rows] >= 0]] = True
-        launched &= run.timeline.of_kind(Kind.RUNTIME) & ~run.is_graph_launch
-        usual = float(np.median(spans.dur_ns[launched])) if launched.any() else 0.0
-        long = spans.dur_ns >= max(FIRST_USE_NS, FIRST_USE_RATIO * usual)
-        return np.asarray(launched & run.first_uses & long, np.bool_)
+        launched = spans.launch_row[run.timeline.rows(Kind.KERNEL)]
+        launched = kernels.distinct(launched[launched >= 0])
+        launched = launched[run.timeline.are_kind(launched, Kind.RUNTIME) & ~run.is_graph_launch[launched]]
+        took = spans.dur_ns[launched]
+        usual = float(np.median(took)) if len(took) else 0.0
+        long = launched[took >= max(FIRST_USE_NS, FIRST_USE_RATIO * usual)]
+        found = np.zeros(len(spans), np.bool_)
+        found[long[run.first_uses[long]]] = True
+        return found
 
     def let_go(self) -> None:
         """Drop what is only asked for pieces of idle time, once these are made. Worked out again if anyone asks."""
-        for name in ("alike", "_unless_allocating", "_may_schedule"):
-            self.__dict__.pop(name, None)
+        self.__dict__.pop("_may_schedule", None)
 
     def borders(self, track: int) -> Int64:
         """Times at which the class may change without a span of the thread beginning or ending."""
@@ -126,7 +125,8 @@ class HostCauses:
         run = self.run
         cause: npt.NDArray[np.int8] = kernels.mapped(self._of_row, row)
         between = self._between(row, begin, until)
-        cause[between] = self._unless_allocating[row[between]]
+        # memory that is taken meanwhile stays the allocator's
+        cause[between[cause[between] != np.int8(Cause.ALLOCATOR)]] = Cause.SCHEDULER
         for found, name in (
             (run.contention(track), Cause.CONTENTION),
             (self.set_of("compile", track), Cause.COMPILE),
@@ -142,7 +142,9 @@ class HostCauses:
         """What time owned by each row stands for as far as the row alone tells; the last one is for time without a
         row. Shape (n + 1,)."""
         run, places, spans = self.run, self.run.places, self.run.timeline.spans
-        cause = np.append(_CAUSE_OF_KIND[spans.kind], np.int8(Cause.UNRECORDED))
+        cause = np.empty(len(spans) + 1, np.int8)
+        kernels.mapped(_CAUSE_OF_KIND, spans.kind, cause[:-1])
+        cause[-1] = Cause.UNRECORDED
         labels = run.timeline.rows(Kind.ANNOTATION)
         cause[labels[places.nearest(labels, places.is_python) >= 0]] = Cause.PYTHON
         waits = np.flatnonzero(run.is_wait)
@@ -155,21 +157,13 @@ class HostCauses:
     @cached_property
     def alike(self) -> Int32:
         """A number per row, the same where moments of two rows say the same between two borders: Python code of one
-        place, all of it compiling or none. -1 for all else, of which each row counts: calls, and what may be the
-        scheduler's. Shape (n,)."""
+        place, all of it compiling or none. Less than 0 for all else, of which each row counts: calls, and what may be
+        the scheduler's. Shape (n,)."""
         run = self.run
-        out = run.place_codes.of_all.copy()
-        out[run.places.below(self.is_compile)] += run.place_codes.most
-        out[self._of_row[:-1] != np.int8(Cause.PYTHON)] = -1
+        alone = self._of_row[:-1] != np.int8(Cause.PYTHON)
         if run.steps:
-            out[self._may_schedule[:-1]] = -1
-        return out
-
-    @cached_property
-    def _unless_allocating(self) -> npt.NDArray[np.int8]:
-        """The same for scheduling: memory that is taken meanwhile stays the allocator's. Shape (n + 1,)."""
-        allocator = np.int8(Cause.ALLOCATOR)
-        return np.where(self._of_row == allocator, allocator, np.int8(Cause.SCHEDULER))
+            alone |= self._may_schedule[:-1]
+        return run.place_codes.labels(run.places.below(self.is_compile), alone)
 
     def _between(self, row: Int32, begin: Int64, until: Int64) -> Rows:
         """Pieces between steps in which the thread scheduled, or waited for work to come: their indices."""
@@ -187,17 +181,19 @@ class HostCauses:
         scheduling; False behind them for -1. Shape (n + 1,)."""
         places, parent = self.run.places, self.run.timeline.spans.parent
         out = np.append(places.is_waiting, False)
+        asked = np.flatnonzero(self.is_scheduling)
+        if not (places.is_user[asked] | places.is_annotation[asked]).any():
+            return out
         named = places.is_user | places.is_annotation
         rows = np.flatnonzero(named)
-        if not self.is_scheduling[rows].any():
-            return out
         above = kernels.inherited(places.above, named)[parent[rows]]
         schedules = np.zeros(len(out), np.bool_)
         own = schedules[rows] = self.is_scheduling[rows]
         for _ in range(SCHEDULING_DEPTH - 1):
             schedules[rows] = own | schedules[above]
         user = kernels.inherited(places.above, places.is_user)
-        out |= schedules[np.where(user >= 0, user, places.annotation_of)]
+        label = kernels.inherited(places.above, places.is_annotation)
+        out |= schedules[np.where(user >= 0, user, label)]
         return out
 
 

@@ -86,40 +86,47 @@ class PlaceCodes:
     def __call__(self, rows: npt.NDArray[np.signedinteger]) -> Int32:
         """The numbers of some host rows (-1 none), shape of `rows`."""
         found: Int32 = kernels.mapped(self.table, rows)
-        unknown = found == _UNKNOWN
-        if not unknown.any():
-            return found
-        self._learn(rows[unknown])
-        again: Int32 = kernels.mapped(self.table, rows)
-        return again
+        unknown = np.flatnonzero(found == _UNKNOWN)
+        if len(unknown):
+            found[unknown] = self.table[rows[unknown]] = self._codes(rows[unknown])
+        found ^= found >> 31  # what is marked as alone
+        found -= (found >= self.most) * np.int32(self.most)
+        return found
 
-    @cached_property
-    def of_all(self) -> Int32:
-        """The numbers of all rows, shape (n,)."""
-        for low in range(0, len(self.table) - 1, _BLOCK):
-            some = slice(low, min(low + _BLOCK, len(self.table) - 1))
-            self.table[some] = self._codes(some)
+    def labels(self, other: npt.NDArray[np.signedinteger], alone: Bool) -> Int32:
+        """A number per row, the same for rows in user frames of one name that are both in `other`, or both not; less
+        than 0 for those `alone`, shape (n,), and those without a frame. Shape (n,).
+
+        They stand in the table itself, where `__call__` takes what marks them off again: to be asked for once.
+        """
+        frames = self.places.frame_of
+        for low in range(0, len(alone), _BLOCK):
+            here = slice(low, min(low + _BLOCK, len(alone)))
+            code = kernels.mapped(self.name, frames[here])
+            code += np.int32(1 + 2 * self.texts)
+            self.table[here] = np.where(frames[here] >= 0, code, _UNKNOWN)
+        some = other[self.table[other] >= 0]
+        self.table[some] += self.most
+        for low in range(0, len(alone), _BLOCK):
+            part = self.table[low : min(low + _BLOCK, len(alone))]
+            marked = alone[low : low + _BLOCK] & (part >= 0)
+            part ^= -marked.view(np.int8)
         return self.table[:-1]
 
-    def _learn(self, rows: npt.NDArray[np.signedinteger]) -> None:
-        """Fill the table for some rows; for all of it, in order, where they are many."""
-        if len(rows) * _MANY > len(self.table):
-            _ = self.of_all
-        else:
-            rows = kernels.distinct(rows)
-            self.table[rows] = self._codes(rows)
-
-    def _codes(self, rows: npt.NDArray[np.signedinteger] | slice) -> Int32:
-        code = np.zeros(len(self.table[rows]), np.int32)
-        for nth, place in enumerate(("frame_of", "operator_of", "annotation_of")):
-            found = getattr(self.places, place)[rows]
-            known = (found >= 0) & (code == 0)
-            np.add(kernels.mapped(self.name, found), 1 + (2 - nth) * self.texts, out=code, where=known)
-            if code.all():
-                break
+    def _codes(self, rows: npt.NDArray[np.signedinteger]) -> Int32:
+        code, places = np.zeros(len(rows), np.int32), self.places
+        left = np.arange(len(rows))
+        for nth, find in (
+            (2, places.user_frames),
+            (1, places.operators),
+            (0, lambda some: places.nearest(some, places.is_annotation)),
+        ):
+            found = find(rows[left])
+            known = found >= 0
+            code[left[known]] = self.name[found[known]] + (1 + nth * self.texts)
+            left = left[~known]
         return code
 
 
-_UNKNOWN = -1
-_MANY = 64
+_UNKNOWN = -(1 << 31)
 _BLOCK = 1 << 17

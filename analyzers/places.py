@@ -275,25 +275,15 @@ class Places:
             at, inside = at[at >= 0], inside[at >= 0]
         return out
 
-    def annotations(self, rows: AnyRows) -> Rows:
-        return self.annotation_of[rows].astype(np.intp)
-
-    @cached_property
-    def annotation_of(self) -> Int32:
-        """`annotations` of every row, and behind them -1 for -1. Shape (n + 1,)."""
-        return kernels.inherited(self.above, self.is_annotation)
-
     def name(self, row: int) -> str:
         return self.timeline.name(row) if row >= 0 else ""
 
     def place(self, row: int) -> Place:
         """Frame, operator and annotation around one row."""
-        one = np.array([row], np.intp)
-        return Place(
-            self.name(int(self.user_frames(one)[0])),
-            self.name(int(self.operators(one)[0])),
-            self.name(int(self.annotations(one)[0])),
-        )
+        frame, operator, label = int(self.frame_of[row]), int(self.operator_of[row]), row
+        while label >= 0 and not self.is_annotation[label]:  # no column of all annotations for one row
+            label = int(self.above[label])
+        return Place(self.name(frame), self.name(operator), self.name(label))
 
     def covering(self, rows: AnyRows, start_ns: Int64, end_ns: Int64, share: float) -> Rows:
         """The deepest span (itself or an ancestor of each row) that covers `share` of [start, end); else -1."""
