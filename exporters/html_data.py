@@ -104,7 +104,7 @@ class PageTimeline:
 class _Drawn:
     """Rows of one track that are drawn, and the index of each one's (name, kind) pair."""
 
-    rows: Rows
+    rows: Int32
     codes: Int32
 
 
@@ -114,8 +114,8 @@ class _Lanes:
 
     start: Int64
     dur: Int64
-    name: Int32 | Int64
-    row: Rows
+    name: Int32
+    row: Int32
 
 
 def timeline_data(session: Session, report: Report, max_slices: int = MAX_SLICES) -> PageTimeline:
@@ -123,16 +123,16 @@ def timeline_data(session: Session, report: Report, max_slices: int = MAX_SLICES
     return _Packer(session, report, max_slices).pack()
 
 
-def _longest_rows(pieces: Pieces, first: Rows, behind: Rows) -> Int64:
+def _longest_rows(pieces: Pieces, first: Rows, behind: Rows) -> Int32:
     """The host row of the longest piece of each run [first, behind) of pieces, of equal ones the last. Shape of `first`."""
     if len(first) == 0:
-        return np.zeros(0, np.int64)
+        return np.zeros(0, np.int32)
     count = behind - first
     heads = np.cumsum(count) - count
     at = np.repeat(first - heads, count) + np.arange(int(count.sum()))
     length = pieces.lengths(at)
     longest = np.repeat(np.maximum.reduceat(length, heads), count) == length
-    out = np.empty(len(first), np.int64)
+    out = np.empty(len(first), np.int32)
     out[np.repeat(np.arange(len(first)), count)[longest]] = pieces.row[at[longest]]  # the last one stays
     return out
 
@@ -150,7 +150,7 @@ class _Packer:
         self.row_starts: list[int] = []
         self.trees: list[PageTrack] = []
         self.names: dict[tuple[str, int], int] = {}
-        self.gap_parts: list[tuple[int, Int64, Int64, Int64]] = []
+        self.gap_parts: list[tuple[int, Int32, Int32, Int64]] = []
 
     # -- which slices --------------------------------------------------------------------------------
 
@@ -162,28 +162,26 @@ class _Packer:
         self._steps_group()
         self._device_groups(by_track)
         self._process_groups(by_track)
+        drawn = len(kept)
         slices = _concat(self.parts)
         self.parts.clear()
         by_track.clear()  # what is packed needs the room
-        self.codes = self.codes[:0].copy()
+        self.codes, kept = self.codes[:0].copy(), kept[:0].copy()
         base = int(slices.start.min()) if len(slices.start) else 0
         columns = _columns(slices, self.row_starts, base)
-        layout = self._layout(columns, slices, base)
-        raw = columns.gap[0] + columns.dur[0] + columns.name[0]
+        layout = pack_json(self._layout(columns, slices, base))
+        packed = deflated(columns.gap[0] + columns.dur[0] + columns.name[0])
+        children, row = self._children_left_out(slices, columns.drawn), slices.row
+        del slices, columns
         return PageTimeline(
-            layout=pack_json(layout),
-            slices=deflated(raw),
-            details=self._details(slices, columns.drawn),
-            drawn=len(kept),
-            total=len(self.timeline),
-            left_out=self.left_out,
+            layout, packed, self._details(row, children), drawn, len(self.timeline), self.left_out
         )
 
-    def _kept(self) -> Rows:
+    def _kept(self) -> Int32:
         """Rows that are drawn, in timeline order: device tracks first, then the longest."""
         spans = self.timeline.spans
         if len(spans) <= self.max_slices:
-            return np.arange(len(spans))
+            return np.arange(len(spans), dtype=np.int32)
         weight = spans.dur_ns.copy()
         for number, track in enumerate(self.timeline.tracks):
             if track.role == "device":
@@ -194,25 +192,28 @@ class _Packer:
         keep = weight > least
         # of equal ones, as many of the first as there is room for
         keep[np.flatnonzero(weight == least)[: self.max_slices - int(np.count_nonzero(keep))]] = True
-        lost_device = int(np.count_nonzero(lost >= _FIRST))
-        longest = int((lost & (_FIRST - 1)).max() if lost_device else lost.max())
+        longest, lost_device = int(lost.max()), 0
+        if longest >= _FIRST:
+            lost_device, longest = int(np.count_nonzero(lost >= _FIRST)), int((lost & (_FIRST - 1)).max())
         self.left_out.append(
             f"{len(spans) - self.max_slices:,} of {len(spans):,} slices are not drawn: "
             f"{dropped - lost_device:,} host slices and {lost_device:,} device slices, the shortest ones "
             f"(none longer than {longest:,} ns). Every number outside the timeline counts them; "
             "the Chrome trace export holds all of them."
         )
-        return np.flatnonzero(keep)
+        return np.flatnonzero(keep).astype(np.int32)
 
-    def _name_codes(self, kept: Rows) -> tuple[Int32, list[tuple[str, int]]]:
+    def _name_codes(self, kept: Int32) -> tuple[Int32, list[tuple[str, int]]]:
         """For each drawn row the index of its (name, kind) pair, the most frequent pair first. Shape of `kept`."""
         spans = self.timeline.spans
-        pair = spans.name[kept].astype(np.int64) * 16 + spans.kind[kept]
+        pair = kernels.mapped(spans.name, kept).astype(np.int64)
+        pair *= 16
+        pair += kernels.mapped(spans.kind, kept)
         distinct, inverse, counts = kernels.ranked(pair)
         order = np.argsort(-counts, kind="stable")
         rank = np.empty(len(order), np.int32)
         rank[order] = np.arange(len(order))
-        codes = rank.take(inverse) if len(kept) else np.zeros(0, np.int32)
+        codes = kernels.mapped(rank, inverse)
         texts = self.timeline.strings
         table = [(clean(texts[int(distinct[i]) // 16]), int(distinct[i]) % 16) for i in order]
         self.names = {}
@@ -226,8 +227,8 @@ class _Packer:
             self.name_table.append(key)
         return self.names[key]
 
-    def _tracks_of(self, kept: Rows) -> dict[int, _Drawn]:
-        track = self.timeline.spans.track[kept]
+    def _tracks_of(self, kept: Int32) -> dict[int, _Drawn]:
+        track = kernels.mapped(self.timeline.spans.track, kept)
         cuts = np.searchsorted(track, np.arange(len(self.timeline.tracks) + 1, dtype=track.dtype)).tolist()
         return {
             t: _Drawn(kept[a:b], self.codes[a:b])
@@ -264,13 +265,14 @@ class _Packer:
         source, rows = self.timeline.tracks[number], drawn.rows
         spans = self.timeline.spans
         if source.role == "device":
-            start = spans.start_ns[rows]
-            level = assign_disjoint_lanes(start, start + spans.dur_ns[rows])
+            start = kernels.mapped(spans.start_ns, rows)
+            level = assign_disjoint_lanes(start, start + kernels.mapped(spans.dur_ns, rows))
         else:
-            level = spans.depth[rows]
+            level = kernels.mapped(spans.depth, rows)
         order = _by_level(level)
         rows = rows[order]
-        part = _Lanes(spans.start_ns[rows], spans.dur_ns[rows], drawn.codes[order], rows)
+        start, dur = kernels.mapped(spans.start_ns, rows), kernels.mapped(spans.dur_ns, rows)
+        part = _Lanes(start, dur, drawn.codes[order], rows)
         kind = {"device": "stream", "host": "thread"}.get(source.role, "label")
         track = PageTrack(
             source.name.replace(" )", ")").strip(),
@@ -283,10 +285,10 @@ class _Packer:
             self.trees.append(track)
         return self._add(track, part, level)
 
-    def _strip(self, label: str, kind: str, start: Int64, end: Int64, names: Int64, title: str) -> PageTrack:
+    def _strip(self, label: str, kind: str, start: Int64, end: Int64, names: Int32, title: str) -> PageTrack:
         level = assign_disjoint_lanes(start, end)
         order = _by_level(level)
-        none = np.full(len(start), -1, np.int64)
+        none = np.full(len(start), -1, np.int32)
         part = _Lanes(start[order], (end - start)[order], names[order], none)
         return self._add(PageTrack(label, kind, title=title), part, level)
 
@@ -300,7 +302,7 @@ class _Packer:
             end = np.maximum([finding.evidence[i].end_ns for i in shown], start)
             order = np.argsort(start, kind="stable")
             name = self._extra_name(f"{finding.code} {finding.title}", KIND_FINDING)
-            codes = np.full(len(start), name, np.int64)
+            codes = np.full(len(start), name, np.int32)
             track = self._strip(finding.code, "finding", start[order], end[order], codes, finding.title)
             track.finding = number
             tracks.append(track)
@@ -312,7 +314,7 @@ class _Packer:
             return
         start = np.array([s.start_ns for s in steps], np.int64)
         end = start + np.array([s.dur_ns for s in steps], np.int64)
-        names = np.array([self._extra_name(s.name, KIND_STEP) for s in steps], np.int64)
+        names = np.array([self._extra_name(s.name, KIND_STEP) for s in steps], np.int32)
         self._group(
             "Steps", "steps", [self._strip("steps", "step", start, end, names, "steps on the host clock")]
         )
@@ -367,14 +369,14 @@ class _Packer:
             )
         first, behind = first[chosen], behind[chosen]
         cause = pieces.cause[first]
-        names = np.full(len(Cause), -1, np.int64)
+        names = np.full(len(Cause), -1, np.int32)
         for number in kernels.distinct(cause).tolist():
             names[number] = self._extra_name(Cause(number).key, KIND_GAP)
         at = self.count
         track = self._strip("idle", "gap", start[chosen], end[chosen], names[cause], "device idle, by cause")
         gap = pieces.gap[first]
         row = _longest_rows(pieces, first, behind)
-        self.gap_parts.append((at, gaps.ended_by[gap].astype(np.int64), row, gaps.dur_ns[gap]))
+        self.gap_parts.append((at, gaps.ended_by[gap], row, gaps.dur_ns[gap]))
         return [track]
 
     def _process_groups(self, by_track: dict[int, _Drawn]) -> None:
@@ -475,11 +477,12 @@ class _Packer:
                 out[first : first + many] -= before.take(high) - before.take(low)
         return out
 
-    def _details(self, slices: _Lanes, drawn: Int64) -> str:
-        """The second blob: a JSON head, a zero byte, then its byte planes one after the other."""
+    def _details(self, rows: Int32, children: Int64) -> str:
+        """The second blob: a JSON head, a zero byte, then its byte planes one after the other. `rows` and `children`
+        are those of all slices."""
         spans = self.timeline.spans
-        place = np.flatnonzero(slices.row >= 0).astype(np.int32)
-        row = slices.row[place]
+        place = np.flatnonzero(rows >= 0).astype(np.int32)
+        row = kernels.mapped(rows, place)
         at = np.full(len(spans), -1, np.int32)
         at[row] = place
         head: dict[str, Any] = {"columns": []}
@@ -490,8 +493,8 @@ class _Packer:
             head["columns"].append([name, len(values), width])
             body.append(raw)
 
-        put("child", zigzag(self._children_left_out(slices, drawn)[place]))
-        launch = spans.launch_row[row]
+        put("child", zigzag(kernels.mapped(children, place)))
+        launch = kernels.mapped(spans.launch_row, row)
         linked = np.flatnonzero(launch >= 0)
         put("linked", _steps(place[linked]))
         put("launch", zigzag(_steps(at[launch[linked]])))
@@ -525,10 +528,10 @@ class _Packer:
         ids *= ids != NO_ID  # producers use 0 for "none" as well
         return zigzag(_steps(ids)), text
 
-    def _arguments(self, row: Rows) -> tuple[Int32, dict[str, Any]]:
+    def _arguments(self, row: Int32) -> tuple[Int32, dict[str, Any]]:
         """For each slice the index of its set of arguments; a set is pairs of indices into keys and values."""
         known = [k for k in ARGUMENTS if k in self.timeline.args.keys]
-        alike, examples = _alike(self.timeline.args, known, self.timeline.spans.source[row])
+        alike, examples = _alike(self.timeline.args, known, kernels.mapped(self.timeline.spans.source, row))
         store, asked = _of_events(self.timeline.args, known, examples)
         events = int(asked.max(initial=-1)) + 1
         # per set the one it is made of, and the key and value that it has beside that
@@ -556,7 +559,7 @@ class _Packer:
         # a slice without any of them has the empty set, which is the first; what -1 finds stands behind all
         kept = kernels.distinct(np.append(np.flatnonzero(count), 0))
         table = np.searchsorted(kept, np.append(codes, 0)).astype(np.int32)
-        found = table.take(asked).take(alike) if len(row) else np.zeros(0, np.int32)
+        found = kernels.mapped(table.take(asked), alike)
         return found, {"keys": keys, "sets": [_set(chain, k) for k in kept.tolist()], "skipped": skipped}
 
 
@@ -703,9 +706,10 @@ def _columns(slices: _Lanes, row_starts: list[int], base: int) -> _Columns:
 
 
 def _concat(parts: list[_Lanes]) -> _Lanes:
-    none = np.zeros(0, np.int64)
-    names = ("start", "dur", "name", "row")
-    return _Lanes(*(np.concatenate([none, *(getattr(p, n) for p in parts)]) for n in names))
+    columns = {"start": np.int64, "dur": np.int64, "name": np.int32, "row": np.int32}
+    return _Lanes(
+        **{n: np.concatenate([np.zeros(0, t), *(getattr(p, n) for p in parts)]) for n, t in columns.items()}
+    )
 
 
 def _by_level(level: npt.NDArray[Any]) -> Rows:

@@ -15,6 +15,9 @@ from stallscope.profiler import kernels
 LARGE = 1 << 18
 """Bytes from which on time counts more than size."""
 
+_BLOCK = 1 << 15
+"""Values looked at at once."""
+
 Int64 = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.intp]
 
@@ -55,9 +58,12 @@ def planes(values: npt.NDArray[Any]) -> tuple[bytes, int]:
 
 def zigzag(values: npt.NDArray[Any]) -> Int64:
     """Small integers of either sign as small non-negative ones: 0, -1, 1, -2 ... become 0, 1, 2, 3 ..."""
-    v = np.asarray(values, np.int64)
-    out = v << 1
-    out ^= v >> 63
+    out = np.array(values, np.int64)
+    for low in range(0, len(out), _BLOCK):
+        some = out[low : low + _BLOCK]
+        sign = some >> 63
+        some <<= 1
+        some ^= sign
     return out
 
 
