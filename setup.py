@@ -11,13 +11,9 @@ import sysconfig
 
 from setuptools import Extension, setup
 
-# One wheel for 3.11 and later: the buffer protocol entered the stable ABI in 3.11. On 3.10 and on
-# free-threaded builds, which have no stable ABI, the wheel is for that one version.
-STABLE_ABI = (
-    sys.implementation.name == "cpython"
-    and sys.version_info >= (3, 11)
-    and not sysconfig.get_config_var("Py_GIL_DISABLED")
-)
+# One wheel for all versions: the core uses nothing of Python, so that of its stable ABI as well. Free-threaded builds
+# take no wheels of the stable ABI: there it is for that one version.
+STABLE_ABI = sys.implementation.name == "cpython" and not sysconfig.get_config_var("Py_GIL_DISABLED")
 
 setup(
     ext_modules=[
@@ -27,11 +23,10 @@ setup(
             depends=[
                 f"profiler/{name}.h" for name in ("_kernels", "_scan", "_parse", "_tokens", "_tokeniser")
             ],
-            define_macros=[("Py_LIMITED_API", "0x030B0000")] if STABLE_ABI else [],
             py_limited_api=STABLE_ABI,
             extra_compile_args=["-O3"] if sys.platform != "win32" else [],
             optional=True,
         )
     ],
-    options={"bdist_wheel": {"py_limited_api": "cp311"}} if STABLE_ABI else {},
+    options={"bdist_wheel": {"py_limited_api": "cp310"}} if STABLE_ABI else {},
 )

@@ -1,6 +1,6 @@
 /* The kernels. What each means is written in kernels.py; here is only how.
  *
- * Arrays come in with their lengths checked by nobody: each kernel checks that they fit each other.
+ * core.py sees to the type of each array; that their lengths fit each other is checked here.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -17,8 +17,6 @@ typedef struct {
     size_t length[MAX_ARRAYS];
     int count;
 } Arrays;
-
-typedef ptrdiff_t (*Kernel)(const Arrays *);
 
 /* Whether arrays from .. to - 1 have this length. */
 static int fit(const Arrays *a, int from, int to, size_t length) {
@@ -51,7 +49,7 @@ static inline uint64_t mix64(uint64_t x) {
  */
 
 /* The stack holds the open rows of one track; it grows, because stacks of a million frames exist. */
-static ptrdiff_t kernel_nest(const Arrays *a) {
+ptrdiff_t kernel_nest(const Arrays *a) {
     size_t n = a->length[0], capacity = 256, top = 0;
     if (!fit(a, 1, 7, n) || n > INT32_MAX) return KERNEL_MISMATCH;
     const int32_t *track = a->at[0];
@@ -102,7 +100,7 @@ static ptrdiff_t kernel_nest(const Arrays *a) {
 
 /* Spans sorted by start; -1 if they are not. Without a branch on the data: whether two kernels touch is as
  * good as random. */
-static ptrdiff_t kernel_union(const Arrays *a) {
+ptrdiff_t kernel_union(const Arrays *a) {
     size_t n = a->length[0], i = 0, last = 0;
     if (a->length[1] != n || a->length[2] < n || a->length[3] < n) return KERNEL_MISMATCH;
     const int64_t *start = a->at[0], *end = a->at[1];
@@ -171,7 +169,7 @@ static inline int64_t cover_before(const Piece *piece, int64_t t) {
 
 /* How much of each span the set covers. With parents, each span's cover is taken from its parent's: what is left is
  * self time in the set. Children stand after their parent and within it, so one pass is enough. */
-static ptrdiff_t kernel_covered(const Arrays *a) {
+ptrdiff_t kernel_covered(const Arrays *a) {
     size_t m = a->length[0], n = a->length[2], parents = a->length[4], at = 0;
     if (a->length[1] != m || a->length[3] != n || (parents && parents != n) || a->length[5] != n) return KERNEL_MISMATCH;
     const int32_t *parent = a->at[4];
@@ -210,7 +208,7 @@ static int32_t *empty_slots(size_t size) {
 
 /* For each right id the first left row with it, or -1, by a plain table of all ids from the least to the greatest.
  * Returns -1 where that would be too large: correlation ids are dense, mixed keys are not. */
-static ptrdiff_t kernel_join(const Arrays *a) {
+ptrdiff_t kernel_join(const Arrays *a) {
     size_t n = a->length[1], m = a->length[2];
     if (a->length[0] != 1 || a->length[3] != m || n >= INT32_MAX) return KERNEL_MISMATCH;
     const int64_t none = *(const int64_t *)a->at[0], *left = a->at[1], *right = a->at[2];
@@ -250,7 +248,7 @@ static inline uint64_t row_hash(const Arrays *a, int keys, size_t i) {
 
 /* Rows with equal values in all columns get one number, in order of first appearance. Neighbours mostly belong
  * together, so the row before is asked first. */
-static ptrdiff_t kernel_group(const Arrays *a) {
+ptrdiff_t kernel_group(const Arrays *a) {
     int keys = a->count - 2;
     size_t n = a->length[0], mask = 1023, count = 0;
     if (keys < 1 || !fit(a, 0, keys, n) || a->length[keys] != n || a->length[keys + 1] < n || n > INT32_MAX) return KERNEL_MISMATCH;
@@ -292,7 +290,7 @@ enum { UNKNOWN = -3, OPEN = -2 };
 
 /* For every row itself or the nearest ancestor inside of the mask. Parents mostly stand before their children, so one
  * step is enough; a longer way is walked once and remembered. `above` may lead in a circle where a file says so. */
-static ptrdiff_t kernel_inherit(const Arrays *a) {
+ptrdiff_t kernel_inherit(const Arrays *a) {
     size_t n = a->length[0];
     if (!fit(a, 1, 3, n) || n > INT32_MAX) return KERNEL_MISMATCH;
     const int32_t *above = a->at[0];
@@ -334,7 +332,7 @@ static inline int own(Pieces *p, int64_t row, int64_t until) {
 /* Which of the chosen rows of a track is the innermost at any time, -1 for none between them. The rows stand in
  * timeline order, so the ancestors of a row are on the stack or not chosen, and whatever stands above them there is
  * over. */
-static ptrdiff_t kernel_flatten(const Arrays *a) {
+ptrdiff_t kernel_flatten(const Arrays *a) {
     size_t k = a->length[0], n = a->length[1], top = 0;
     if (!fit(a, 2, 4, n) || a->length[4] != a->length[5] + 1 || n > INT32_MAX) return KERNEL_MISMATCH;
     const int64_t *start = a->at[2], *dur = a->at[3];
@@ -376,7 +374,7 @@ static ptrdiff_t kernel_flatten(const Arrays *a) {
 /* Windows cut at the ends of segments; both stand in order and are disjoint. Time without a segment has row -1. What
  * follows a piece whose row has the same label (-1 is like no other) is of that piece, whose row is that of its longest
  * segment, and `most` how long that is. */
-static ptrdiff_t kernel_cut(const Arrays *a) {
+ptrdiff_t kernel_cut(const Arrays *a) {
     size_t m = a->length[0], labels = a->length[3], n = a->length[4], room = a->length[6], s = 0, count = 0;
     if (!fit(a, 1, 3, m) || a->length[5] != n || !fit(a, 7, 11, room) || n > INT32_MAX) return KERNEL_MISMATCH;
     const int64_t *seg_start = a->at[0], *seg_end = a->at[1], *start = a->at[4], *end = a->at[5];
@@ -441,7 +439,7 @@ static void sort_rows(const int64_t *start, const int64_t *dur, int32_t *row, si
 
 /* Rows by track, then start, then the longer first, else as they stand; those with track -1 are left out. Tracks are
  * numbered from 0. Returns how many rows there are. */
-static ptrdiff_t kernel_order(const Arrays *a) {
+ptrdiff_t kernel_order(const Arrays *a) {
     size_t n = a->length[0], tracks = 0, longest = 0;
     if (!fit(a, 1, 4, n) || n >= INT32_MAX) return KERNEL_MISMATCH;
     const int32_t *track = a->at[0];
@@ -482,7 +480,7 @@ static ptrdiff_t kernel_order(const Arrays *a) {
 /* The items of a table that some codes stand for, -1 for the last one. Each code is read before its item is written, so
  * that `out` may be the codes. */
 #define TAKE(name, type)                                                        \
-    static ptrdiff_t kernel_##name(const Arrays *a) {                           \
+    ptrdiff_t kernel_##name(const Arrays *a) {                                  \
         size_t m = a->length[0], n = a->length[1];                              \
         const type *table = a->at[0];                                           \
         const int32_t *code = a->at[1];                                         \
@@ -503,7 +501,7 @@ enum { WIDE_INT = 7 }; /* the tag of an integer that stands in `wide` */
 
 /* The integer that each asked event has under a key, or `missing`; of several the last. Returns how many of the values
  * found are no integers; those are not given. */
-static ptrdiff_t kernel_pick(const Arrays *a) {
+ptrdiff_t kernel_pick(const Arrays *a) {
     size_t n = a->length[1], m = a->length[2], w = a->length[5], k = a->length[6];
     if (a->length[0] != 2 || n == 0 || !fit(a, 2, 5, m) || a->length[7] != k) return KERNEL_MISMATCH;
     const int64_t *params = a->at[0], key = params[0], missing = params[1], *wide = a->at[5];
@@ -588,7 +586,7 @@ static inline int64_t op_begins(const int64_t **c, int64_t i) {
     return begin;
 }
 
-static ptrdiff_t kernel_replay(const Arrays *a) {
+ptrdiff_t kernel_replay(const Arrays *a) {
     const int64_t *c[MAX_ARRAYS];
     for (int i = 0; i < a->count; i++) c[i] = a->at[i];
     if (a->count != REPLAY_ARRAYS || !replay_fits(a, c)) return KERNEL_MISMATCH;

@@ -78,13 +78,6 @@ static inline int SCAN(guessed)(const u8 *p, const Guess *g) {
     __m256i same = _mm256_cmpeq_epi8(_mm256_loadu_si256((const __m256i *)p),
                                      _mm256_loadu_si256((const __m256i *)g->text));
     return ((uint32_t)_mm256_movemask_epi8(same) & g->mask) == g->mask;
-#elif defined(SCAN_SSE2)
-    __m128i low = _mm_cmpeq_epi8(_mm_loadu_si128((const __m128i *)p),
-                                 _mm_loadu_si128((const __m128i *)g->text));
-    __m128i high = _mm_cmpeq_epi8(_mm_loadu_si128((const __m128i *)(p + 16)),
-                                  _mm_loadu_si128((const __m128i *)(g->text + 16)));
-    uint32_t same = (uint32_t)_mm_movemask_epi8(low) | (uint32_t)_mm_movemask_epi8(high) << 16;
-    return (same & g->mask) == g->mask;
 #else
     int at = 0;
     for (; at + 8 <= g->length; at += 8)

@@ -35,7 +35,7 @@
 
 /* Chooses the parser: "avx2", "sse2", "word", or "" for the fastest that runs here. Returns its name, or
  * NULL if this machine or build has no such one. */
-static const char *tokens_choose(Tokens *t, const char *wanted) {
+const char *tokens_choose(Tokens *t, const char *wanted) {
 #if defined(HAVE_X86)
     if ((!*wanted || strcmp(wanted, "avx2") == 0) && __builtin_cpu_supports("avx2")) {
         t->elements = elements_avx2;
@@ -60,7 +60,7 @@ static void carry_drop(Tokens *t, size_t n) {
 /* Parses the next chunk of the event list. `data` needs no padding: its last bytes wait in `carry` for the
  * chunk after it. Returns OK, or what stopped it. If t->done is set then, the list ended, and the text
  * behind it is `carry` and then data[*used ...]. */
-static Status tokens_feed(Tokens *t, const u8 *data, size_t n, size_t *used) {
+Status tokens_feed(Tokens *t, const u8 *data, size_t n, size_t *used) {
     size_t at = 0, old = t->carry.length;
     while (t->carry.length > 0 && at < n) {
         /* Finish the element that the last chunk began, on a piece of this one. */
@@ -98,7 +98,7 @@ static Status tokens_feed(Tokens *t, const u8 *data, size_t n, size_t *used) {
 }
 
 /* The input is at its end: parses what is left. With t->done set, `carry` is the text behind the list. */
-static Status tokens_finish(Tokens *t) {
+Status tokens_finish(Tokens *t) {
     if (bytes_reserve(&t->carry, t->carry.length) < 0) return NO_MEMORY;
     memset(t->carry.data + t->carry.length, 0, PAD);
     t->final = 1;
@@ -109,8 +109,25 @@ static Status tokens_finish(Tokens *t) {
 }
 
 /* Begins (another) event list, whose first byte stands at `offset` of the input. */
-static void tokens_begin(Tokens *t, int64_t offset) {
+void tokens_begin(Tokens *t, int64_t offset) {
     t->carry.length = 0;
     t->base = offset;
     t->final = t->done = 0;
 }
+
+/* What a callback has to say. */
+Status tokens_answer(Tokens *t, const u8 *p, size_t n) { return bytes_set(&t->clean, p, n) < 0 ? NO_MEMORY : OK; }
+
+/* Gives a column away with its size in bytes, or NULL where every row holds the default. The caller frees it. */
+void *tokens_take(Tokens *t, int i, size_t *size) {
+    size_t count = i < EVENT_COLUMNS ? t->rows + (i == COL_ARGS_FROM) : i < COL_WIDE ? t->args : t->wide;
+    void *data = t->column[i];
+    if (data && i == COL_ARGS_FROM) ((int32_t *)data)[t->rows] = (int32_t)t->args; /* where the last event's end */
+    *size = count * column_size[i];
+    void *fitted = data ? realloc(data, *size ? *size : 1) : NULL;
+    t->column[i] = NULL;
+    return fitted ? fitted : data;
+}
+
+/* How many bytes of Tokens core.py knows: another number than its own is that of another version. */
+size_t tokens_layout(void) { return offsetof(Tokens, pair); }

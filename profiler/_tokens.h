@@ -1,9 +1,10 @@
 /* What the tokeniser keeps: columns, interned texts, guesses, and numbers read exactly.
  *
- * No Python here, so that a fuzzer can drive it alone. Whatever is not plain strict JSON is handed to
- * three callbacks (see Tokens); this file and _parse.h only ever accept what they fully understand.
+ * Whatever is not plain strict JSON is handed to callbacks (see Tokens); this file and _parse.h only ever accept what
+ * they fully understand.
  */
 #include <float.h>
+#include <locale.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -225,39 +226,40 @@ typedef enum { OK, MORE, BAD, NO_MEMORY, RAISED } Status;
 
 typedef struct Tokens Tokens;
 struct Tokens {
+    /* core.py knows these fields by their places: see tokens_layout */
     void *column[COLUMNS]; /* NULL: every row holds the default */
     size_t rows, row_room, args, arg_room, wide, wide_room;
     size_t args_from, wide_from; /* where those of the next event, or of the one being read, begin */
     Table strings, keys;
     Table threads; /* each pair of pid and tid, as their 16 bytes */
-    int64_t pair[2]; /* of the event before */
-    int32_t thread;  /* its number, -1 for neither */
-    Table odd; /* texts as written that a callback had to clean, so that each is cleaned once */
-    Bytes odd_codes;
-    Guess guess[STATES][2];
     Bytes carry;   /* the unfinished end of the last chunk */
-    Bytes scratch; /* unescaped text */
-    Bytes clean;   /* what a callback answered */
-    Bytes mended;  /* a repaired event while it is parsed */
     Bytes spill;   /* argument texts beyond the budget, for the caller to put aside */
     size_t text_budget;
-    int64_t spilled, spill_drained;
     int64_t base; /* offset in the whole input of the text now parsed */
-    const u8 *text;
-    uint64_t seed;
-    int keep; /* 0: parse only */
-    int final, done;
-    char decimal_point;
-    Status why;
     int64_t keys_dropped, unmended;
-    size_t (*elements)(Tokens *, const u8 *, const u8 *); /* the parser for this machine */
+    int keep; /* 0: parse only */
+    int done;
     /* Callbacks put their answer into `clean` and return OK, or RAISED.
      * clean_text: an escaped or undecodable string, without its quotes -> its UTF-8 text.
      * repair: what stands at an element that cannot be read -> how much to skip (0: needs more text),
      *         and in `clean` one event to take in its place (empty: none). */
-    void *context;
     Status (*clean_text)(Tokens *, const u8 *, size_t, int64_t offset);
     Status (*repair)(Tokens *, const u8 *, size_t, int64_t offset, int final, size_t *skip);
+    /* the rest is for C alone */
+    int64_t pair[2]; /* pid and tid of the event before */
+    int32_t thread;  /* their number, -1 for neither */
+    Table odd; /* texts as written that a callback had to clean, so that each is cleaned once */
+    Bytes odd_codes;
+    Bytes clean;   /* what a callback answered, or a number for the C library */
+    Bytes mended;  /* a repaired event while it is parsed */
+    int64_t spilled;
+    const u8 *text;
+    uint64_t seed;
+    int final;
+    char decimal_point;
+    Status why;
+    size_t (*elements)(Tokens *, const u8 *, const u8 *); /* the parser for this machine */
+    Guess guess[STATES][2];
 };
 
 static const u8 *fail(Tokens *t, Status why) {
@@ -267,25 +269,26 @@ static const u8 *fail(Tokens *t, Status why) {
 
 static int64_t offset_of(const Tokens *t, const u8 *p) { return t->base + (p - t->text); }
 
-static void tokens_free(Tokens *t) {
+void tokens_free(Tokens *t) {
+    if (!t) return;
     for (int i = 0; i < COLUMNS; i++) free(t->column[i]);
     table_free(&t->strings);
     table_free(&t->keys);
     table_free(&t->threads);
     table_free(&t->odd);
-    Bytes *all[] = {&t->odd_codes, &t->carry, &t->scratch, &t->clean, &t->mended, &t->spill};
+    Bytes *all[] = {&t->odd_codes, &t->carry, &t->clean, &t->mended, &t->spill};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]->data);
     free(t);
 }
 
-static Tokens *tokens_new(uint64_t seed) {
+Tokens *tokens_new(uint64_t seed) {
     Tokens *t = calloc(1, sizeof *t);
     if (!t) return NULL;
     t->seed = seed;
     t->pair[0] = t->pair[1] = NO_ID;
     t->thread = -1;
     t->keep = 1;
-    t->decimal_point = '.';
+    t->decimal_point = *localeconv()->decimal_point;
     t->text_budget = (size_t)1 << 27;
     return t;
 }
@@ -572,11 +575,11 @@ static Status number_double(Tokens *t, const Number *n, double *out) {
         if ((double)(q - slack) == (double)(q + slack)) return OK;
     }
     size_t length = (size_t)(n->end - n->start);
-    if (bytes_set(&t->scratch, n->start, length) < 0) return NO_MEMORY;
+    if (bytes_set(&t->clean, n->start, length) < 0) return NO_MEMORY;
     /* strtod reads the decimal point of the process's locale */
     if (n->fraction > n->whole + n->whole_digits)
-        t->scratch.data[n->fraction - n->start - 1] = (u8)t->decimal_point;
-    *out = strtod((const char *)t->scratch.data, NULL);
+        t->clean.data[n->fraction - n->start - 1] = (u8)t->decimal_point;
+    *out = strtod((const char *)t->clean.data, NULL);
     return OK;
 }
 

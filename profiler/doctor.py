@@ -46,7 +46,8 @@ def _python() -> Iterator[Check]:
     if kernels.active() == "compiled":
         yield Check("compiled core", "ok", "traces are read by the compiled tokeniser")
     else:
-        yield Check("compiled core", "problem", "not built: reading large traces is 5 to 8 times slower",
+        yield Check("compiled core", "problem",
+                    f"{kernels.why_python}: reading large traces is 5 to 8 times slower",
                     "Install a C compiler and reinstall stallscope.")  # fmt: skip
     inflate = "isal" if importlib.util.find_spec("isal") else "zlib"
     yield Check("gzip", "ok", f"inflated by {inflate}")

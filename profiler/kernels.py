@@ -23,18 +23,19 @@ Int32 = npt.NDArray[np.int32]
 IntervalSet = tuple[Int64, Int64]
 
 
-def _load() -> ModuleType | None:
+def _load() -> tuple[ModuleType | None, str]:
     if os.environ.get("STALLSCOPE_NO_CORE", "") not in ("", "0"):
-        return None
+        return None, "STALLSCOPE_NO_CORE is set"
     try:
-        from stallscope.profiler import _core
-    except ImportError:
-        return None
-    return _core
+        from stallscope.profiler import core
+    except ImportError as error:
+        return None, str(error)
+    return core, ""
 
 
-core: Any = _load()
-"""The compiled module, or None."""
+core: Any
+core, why_python = _load()
+"""The module `core`, or None and why the twins are used."""
 
 
 def active() -> str:

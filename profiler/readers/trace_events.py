@@ -277,7 +277,7 @@ class _CompiledEngine:
         )
         wide = _column(memory[11], counts["wide"], "i8", 0)
         self.strings.texts.extend(self.core.texts(False, len(self.strings)))
-        pairs = np.frombuffer(self.core.threads(len(self.threads)), np.int64).reshape(-1, 2)
+        pairs = self.core.threads(len(self.threads))
         self.threads.add(pairs[:, 0], pairs[:, 1])
         keys = self.core.texts(True, 0)
         args = ArgStore(self.strings, keys, None, key, tag, value, first=first, wide=wide)
@@ -294,9 +294,9 @@ class _CompiledEngine:
 
 
 def _column(memory: Any, rows: int, kind: str, default: int) -> Any:
-    """A column from the compiled core's memory; without one, a single value stretched where there are many rows."""
+    """A column as the compiled core gave it away; without one, a single value stretched where there are many rows."""
     if memory is not None:
-        return np.frombuffer(memory, dtype=kind)
+        return memory
     if rows < 1 << 20:
         return np.full(rows, default, dtype=kind)
     return np.broadcast_to(np.array(default, dtype=kind), (rows,))

@@ -48,7 +48,7 @@ static size_t held(const Tokens *t) {
     const Table *tables[] = {&t->strings, &t->keys, &t->odd, &t->threads};
     for (int i = 0; i < 4; i++)
         total += tables[i]->bytes.room + tables[i]->texts.room + ((size_t)tables[i]->mask + 1) * 4;
-    return total + t->carry.room + t->scratch.room + t->clean.room + t->mended.room + t->spill.room;
+    return total + t->carry.room + t->clean.room + t->mended.room + t->spill.room;
 }
 
 typedef struct {
