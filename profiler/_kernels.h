@@ -2,10 +2,7 @@
  *
  * core.py sees to the type of each array; that their lengths fit each other is checked here.
  */
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "_tokens.h"
 
 #define MAX_ARRAYS 32
 #define CLOCK_JITTER_NS 1000
@@ -36,27 +33,20 @@ static inline int64_t saturating_add(int64_t a, int64_t b) {
     return a + b;
 }
 
-static inline uint64_t mix64(uint64_t x) {
-    x ^= x >> 32;
-    x *= 0xd6e8feb86659fd93u;
-    x ^= x >> 32;
-    x *= 0xd6e8feb86659fd93u;
-    return x ^ (x >> 32);
-}
-
 /* ---------------------------------------------------------------------------------------------
  * Call trees
  */
 
-/* The stack holds the open rows of one track; it grows, because stacks of a million frames exist. */
+/* The stack holds the open rows of one track. It has room for all rows, because stacks of a million frames exist; what
+ * is not used of it costs nothing. */
 ptrdiff_t kernel_nest(const Arrays *a) {
-    size_t n = a->length[0], capacity = 256, top = 0;
+    size_t n = a->length[0], top = 0;
     if (!fit(a, 1, 7, n) || n > INT32_MAX) return KERNEL_MISMATCH;
     const int32_t *track = a->at[0];
     const int64_t *start = a->at[1], *dur = a->at[2];
     int32_t *parent = a->at[3], *depth = a->at[4];
     int64_t *self = a->at[5], *end = a->at[6];
-    int32_t *stack = malloc(capacity * sizeof *stack);
+    int32_t *stack = malloc((n + 1) * sizeof *stack);
     if (!stack) return KERNEL_NO_MEMORY;
     for (size_t i = 0; i < n; i++) {
         int64_t s = start[i], e = saturating_add(s, dur[i]);
@@ -79,15 +69,6 @@ ptrdiff_t kernel_nest(const Arrays *a) {
         end[i] = e;
         self[i] = difference(e, s);
         if (up >= 0) self[up] = difference(self[up], self[i]);
-        if (top == capacity) {
-            int32_t *more = realloc(stack, 2 * capacity * sizeof *stack);
-            if (!more) {
-                free(stack);
-                return KERNEL_NO_MEMORY;
-            }
-            stack = more;
-            capacity *= 2;
-        }
         stack[top++] = (int32_t)i;
     }
     free(stack);
@@ -200,12 +181,6 @@ ptrdiff_t kernel_covered(const Arrays *a) {
  * Joins and groups
  */
 
-static int32_t *empty_slots(size_t size) {
-    int32_t *slot = malloc(size * sizeof *slot);
-    if (slot) memset(slot, 0xff, size * sizeof *slot);
-    return slot;
-}
-
 /* For each right id the first left row with it, or -1, by a plain table of all ids from the least to the greatest.
  * Returns -1 where that would be too large: correlation ids are dense, mixed keys are not. */
 ptrdiff_t kernel_join(const Arrays *a) {
@@ -234,52 +209,33 @@ ptrdiff_t kernel_join(const Arrays *a) {
     return 0;
 }
 
-static inline int same_row(const Arrays *a, int keys, size_t i, size_t j) {
-    int same = 1;
-    for (int c = 0; c < keys; c++) same &= ((const int64_t *)a->at[c])[i] == ((const int64_t *)a->at[c])[j];
-    return same;
-}
-
-static inline uint64_t row_hash(const Arrays *a, int keys, size_t i) {
-    uint64_t hash = 0;
-    for (int c = 0; c < keys; c++) hash = mix64(hash ^ (uint64_t)((const int64_t *)a->at[c])[i]);
-    return hash;
-}
-
 /* Rows with equal values in all columns get one number, in order of first appearance. Neighbours mostly belong
  * together, so the row before is asked first. */
 ptrdiff_t kernel_group(const Arrays *a) {
     int keys = a->count - 2;
-    size_t n = a->length[0], mask = 1023, count = 0;
-    if (keys < 1 || !fit(a, 0, keys, n) || a->length[keys] != n || a->length[keys + 1] < n || n > INT32_MAX) return KERNEL_MISMATCH;
+    size_t n = a->length[0], size = (size_t)keys * sizeof(int64_t);
+    if (keys < 1 || !fit(a, 0, keys, n) || a->length[keys] != n || a->length[keys + 1] < n || n > MAX_TEXTS) return KERNEL_MISMATCH;
     int32_t *code = a->at[keys], *first = a->at[keys + 1];
-    int32_t *slot = empty_slots(mask + 1);
-    if (!slot) return KERNEL_NO_MEMORY;
+    int64_t row[MAX_ARRAYS] = {0};
+    Table rows = {0};
     for (size_t i = 0; i < n; i++) {
-        if (i > 0 && same_row(a, keys, i, i - 1)) {
-            code[i] = code[i - 1];
-            continue;
+        int same = i > 0;
+        for (int c = 0; c < keys; c++) {
+            int64_t value = ((const int64_t *)a->at[c])[i];
+            same &= value == row[c];
+            row[c] = value;
         }
-        size_t k = row_hash(a, keys, i) & mask;
-        while (slot[k] >= 0 && !same_row(a, keys, i, (size_t)first[slot[k]])) k = (k + 1) & mask;
-        if (slot[k] >= 0) {
-            code[i] = slot[k];
-            continue;
-        }
-        code[i] = slot[k] = (int32_t)count;
-        first[count++] = (int32_t)i;
-        if (count * 2 <= mask) continue;
-        free(slot);
-        mask = mask * 2 + 1;
-        slot = empty_slots(mask + 1);
-        if (!slot) return KERNEL_NO_MEMORY;
-        for (size_t g = 0; g < count; g++) {
-            for (k = row_hash(a, keys, (size_t)first[g]) & mask; slot[k] >= 0; k = (k + 1) & mask) continue;
-            slot[k] = (int32_t)g;
-        }
+        uint32_t at = 0, hash = same ? 0 : text_hash((const u8 *)row, size, 0);
+        code[i] = same ? code[i - 1] : table_find(&rows, (const u8 *)row, size, hash, &at);
+        if (code[i] >= 0) continue;
+        first[rows.count] = (int32_t)i;
+        code[i] = table_add(&rows, (const u8 *)row, size, hash, at);
+        if (code[i] < 0) break;
     }
-    free(slot);
-    return (ptrdiff_t)count;
+    int whole = n == 0 || code[n - 1] >= 0;
+    ptrdiff_t count = rows.count;
+    table_free(&rows);
+    return whole ? count : KERNEL_NO_MEMORY;
 }
 
 /* ---------------------------------------------------------------------------------------------
@@ -440,11 +396,11 @@ static void sort_rows(const int64_t *start, const int64_t *dur, int32_t *row, si
 /* Rows by track, then start, then the longer first, else as they stand; those with track -1 are left out. Tracks are
  * numbered from 0. Returns how many rows there are. */
 ptrdiff_t kernel_order(const Arrays *a) {
-    size_t n = a->length[0], tracks = 0, longest = 0;
+    size_t n = a->length[0], tracks = 0;
     if (!fit(a, 1, 4, n) || n >= INT32_MAX) return KERNEL_MISMATCH;
     const int32_t *track = a->at[0];
     const int64_t *start = a->at[1], *dur = a->at[2];
-    int32_t *out = a->at[3], *scratch = NULL;
+    int32_t *out = a->at[3];
     for (size_t i = 0; i < n; i++)
         if (track[i] >= 0 && (size_t)track[i] >= tracks) tracks = (size_t)track[i] + 1;
     struct {
@@ -464,17 +420,15 @@ ptrdiff_t kernel_order(const Arrays *a) {
         out[at] = (int32_t)i;
         lane[t].unsorted |= at > lane[t].begin && after(start, dur, out[at - 1], (int32_t)i);
     }
-    for (size_t t = 0; t < tracks; t++)
-        if (lane[t].unsorted && lane[t].end - lane[t].begin > longest) longest = lane[t].end - lane[t].begin;
     size_t count = lane[tracks].begin;
-    if (longest) scratch = malloc((2 * longest + 2) * sizeof *scratch);
+    int32_t *scratch = malloc((2 * count + 2) * sizeof *scratch);
     for (size_t t = 0; t < tracks && scratch; t++)
         if (lane[t].unsorted)
-            sort_rows(start, dur, out + lane[t].begin, lane[t].end - lane[t].begin, scratch, scratch + longest + 1);
-    free(lane);
-    if (longest && !scratch) return KERNEL_NO_MEMORY;
+            sort_rows(start, dur, out + lane[t].begin, lane[t].end - lane[t].begin, scratch, scratch + count + 1);
+    int whole = scratch != NULL;
     free(scratch);
-    return (ptrdiff_t)count;
+    free(lane);
+    return whole ? (ptrdiff_t)count : KERNEL_NO_MEMORY;
 }
 
 /* The items of a table that some codes stand for, -1 for the last one. Each code is read before its item is written, so

@@ -1,5 +1,4 @@
 /* The tokeniser as a whole: one parser per instruction set, and the seam between chunks. */
-#include "_tokens.h"
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #define HAVE_X86 1

@@ -163,7 +163,6 @@ static void table_free(Table *t) {
     free(t->bytes.data);
     free(t->texts.data);
     free(t->slot);
-    memset(t, 0, sizeof *t);
 }
 
 /* ---------------------------------------------------------------------------------------------
@@ -256,7 +255,6 @@ struct Tokens {
     const u8 *text;
     uint64_t seed;
     int final;
-    char decimal_point;
     Status why;
     size_t (*elements)(Tokens *, const u8 *, const u8 *); /* the parser for this machine */
     Guess guess[STATES][2];
@@ -287,9 +285,6 @@ Tokens *tokens_new(uint64_t seed) {
     t->seed = seed;
     t->pair[0] = t->pair[1] = NO_ID;
     t->thread = -1;
-    t->keep = 1;
-    t->decimal_point = *localeconv()->decimal_point;
-    t->text_budget = (size_t)1 << 27;
     return t;
 }
 
@@ -530,9 +525,8 @@ static int64_t number_ns(const Number *n) {
     if (point < 0) return 0;
     uint64_t v = 0;
     for (int64_t i = 0; i < point; i++) {
-        int digit = number_digit(n, i);
         if (v > (uint64_t)INT64_MAX / 10) return NO_TIME;
-        v = v * 10 + (uint64_t)digit;
+        v = v * 10 + (uint64_t)number_digit(n, i);
         if (v == 0 && i > n->whole_digits + n->fraction_digits) return 0;
     }
     v += number_digit(n, point) >= 5;
@@ -578,7 +572,7 @@ static Status number_double(Tokens *t, const Number *n, double *out) {
     if (bytes_set(&t->clean, n->start, length) < 0) return NO_MEMORY;
     /* strtod reads the decimal point of the process's locale */
     if (n->fraction > n->whole + n->whole_digits)
-        t->clean.data[n->fraction - n->start - 1] = (u8)t->decimal_point;
+        t->clean.data[n->fraction - n->start - 1] = (u8)*localeconv()->decimal_point;
     *out = strtod((const char *)t->clean.data, NULL);
     return OK;
 }
