@@ -41,15 +41,16 @@ class Figure:
 class Chip:
     """One kind of device as a framework shows it (half of a package where a package is two devices).
 
-    `peaks` maps an element type to dense matrix FLOP/s (OP/s for integers), `vector` is FP32 FLOP/s of the
-    ordinary cores, `bandwidth` bytes/s of device memory. `memory_bytes` is the marketed size in GiB.
+    `pattern` finds it in the name that a runtime prints, in upper or lower case. `peaks` maps an element type to
+    dense matrix FLOP/s (OP/s for integers), `vector` is FP32 FLOP/s of the ordinary cores, `bandwidth` bytes/s of
+    device memory. `memory_bytes` is the marketed size in GiB.
     `cores` counts SMs, compute units or AI cores. `cache_bytes` is the last cache before device memory:
     tensors that fit there can be read faster than the memory's peak.
     """
 
     name: str
     vendor: Vendor
-    pattern: re.Pattern[str]
+    pattern: str
     peaks: dict[str, Figure]
     bandwidth: Figure | None
     memory_bytes: int | None
@@ -90,10 +91,6 @@ def _gbs(gigabytes: float, source: str, confidence: Confidence = "data sheet") -
     return Figure(gigabytes * 1e9, source, confidence)
 
 
-def _name(text: str) -> re.Pattern[str]:
-    return re.compile(text, re.IGNORECASE)
-
-
 _V100 = "NVIDIA V100 data sheet; Volta architecture white paper (WP-08608-001)"
 _T4 = "NVIDIA T4 data sheet; Turing architecture white paper (WP-09183-001)"
 _A10 = "NVIDIA A10 data sheet"
@@ -118,133 +115,133 @@ _CUBE_OPS = 16 * 16 * 16 * 2
 
 CHIPS: list[Chip] = [
     # NVIDIA, data centre
-    Chip("V100 SXM2", "NVIDIA", _name(r"V100-SXM[23]"), _sheet(_V100, {"fp64": 7.8, "fp32": 15.7, "fp16": 125}),
+    Chip("V100 SXM2", "NVIDIA", r"V100-SXM[23]", _sheet(_V100, {"fp64": 7.8, "fp32": 15.7, "fp16": 125}),
          _gbs(900, _V100), None, 80, 1530, _rate(15.7, _V100), 6 << 20, (7, 0), "16 or 32 GB"),
-    Chip("V100 PCIe", "NVIDIA", _name(r"V100-PCIE"), _sheet(_V100, {"fp64": 7.0, "fp32": 14.0, "fp16": 112}),
+    Chip("V100 PCIe", "NVIDIA", r"V100-PCIE", _sheet(_V100, {"fp64": 7.0, "fp32": 14.0, "fp16": 112}),
          _gbs(900, _V100), None, 80, 1380, _rate(14.0, _V100), 6 << 20, (7, 0), "16 or 32 GB"),
-    Chip("T4", "NVIDIA", _name(r"(?:Tesla|NVIDIA)\s+T4$|^T4$"), _sheet(_T4, {"fp32": 8.1, "fp16": 65, "int8": 130}),
+    Chip("T4", "NVIDIA", r"(?:Tesla|NVIDIA)\s+T4$|^T4$", _sheet(_T4, {"fp32": 8.1, "fp16": 65, "int8": 130}),
          _gbs(320, _T4), 16 * GIB, 40, 1590, _rate(8.1, _T4), 4 << 20, (7, 5)),
-    Chip("A10", "NVIDIA", _name(r"\bA10$"),
+    Chip("A10", "NVIDIA", r"\bA10$",
          _sheet(_A10, {"fp32": 31.2, "tf32": 62.5, "fp16": 125, "bf16": 125, "int8": 250}),
          _gbs(600, _A10), 24 * GIB, 72, 1695, _rate(31.2, _A10), 6 << 20, (8, 6)),
-    Chip("A100 SXM4 40GB", "NVIDIA", _name(r"A100-SXM4-40GB$"),
+    Chip("A100 SXM4 40GB", "NVIDIA", r"A100-SXM4-40GB$",
          _sheet(_A100, {"fp64": 19.5, "fp32": 19.5, "tf32": 156, "fp16": 312, "bf16": 312, "int8": 624}),
          _gbs(1555, _A100), 40 * GIB, 108, 1410, _rate(19.5, _A100), 40 << 20, (8, 0)),
-    Chip("A100 SXM4 80GB", "NVIDIA", _name(r"A100-SXM4-80GB$|A100-SXM-80GB$|A800-SXM4-80GB$"),
+    Chip("A100 SXM4 80GB", "NVIDIA", r"A100-SXM4-80GB$|A100-SXM-80GB$|A800-SXM4-80GB$",
          _sheet(_A100, {"fp64": 19.5, "fp32": 19.5, "tf32": 156, "fp16": 312, "bf16": 312, "int8": 624}),
          _gbs(2039, _A100), 80 * GIB, 108, 1410, _rate(19.5, _A100), 40 << 20, (8, 0)),
-    Chip("A100 PCIe 40GB", "NVIDIA", _name(r"A100-PCIE-40GB$"),
+    Chip("A100 PCIe 40GB", "NVIDIA", r"A100-PCIE-40GB$",
          _sheet(_A100, {"fp64": 19.5, "fp32": 19.5, "tf32": 156, "fp16": 312, "bf16": 312, "int8": 624}),
          _gbs(1555, _A100), 40 * GIB, 108, 1410, _rate(19.5, _A100), 40 << 20, (8, 0)),
-    Chip("A100 PCIe 80GB", "NVIDIA", _name(r"A100 80GB PCIe$|A800 80GB PCIe$"),
+    Chip("A100 PCIe 80GB", "NVIDIA", r"A100 80GB PCIe$|A800 80GB PCIe$",
          _sheet(_A100, {"fp64": 19.5, "fp32": 19.5, "tf32": 156, "fp16": 312, "bf16": 312, "int8": 624}),
          _gbs(1935, _A100), 80 * GIB, 108, 1410, _rate(19.5, _A100), 40 << 20, (8, 0)),
-    Chip("L4", "NVIDIA", _name(r"\bL4$"),
+    Chip("L4", "NVIDIA", r"\bL4$",
          _sheet("NVIDIA L4 data sheet", {"fp32": 30.3, "tf32": 60, "fp16": 121, "bf16": 121, "fp8": 242.5, "int8": 242.5}),
          _gbs(300, "NVIDIA L4 data sheet"), 24 * GIB, 58, 2040, _rate(30.3, "NVIDIA L4 data sheet"), 48 << 20, (8, 9)),
-    Chip("L40S", "NVIDIA", _name(r"\bL40S$"),
+    Chip("L40S", "NVIDIA", r"\bL40S$",
          _sheet("NVIDIA L40S data sheet", {"fp32": 91.6, "tf32": 183, "fp16": 362, "bf16": 362, "fp8": 733, "int8": 733}),
          _gbs(864, "NVIDIA L40S data sheet"), 48 * GIB, 142, 2520, _rate(91.6, "NVIDIA L40S data sheet"), 96 << 20, (8, 9)),
-    Chip("H100 SXM5", "NVIDIA", _name(r"H100 80GB HBM3$|H100 SXM5?|H800(?: 80GB HBM3)?$"),
+    Chip("H100 SXM5", "NVIDIA", r"H100 80GB HBM3$|H100 SXM5?|H800(?: 80GB HBM3)?$",
          _sheet(_H100, {"fp64": 66.9, "fp32": 66.9, "tf32": 494.7, "fp16": 989.4, "bf16": 989.4, "fp8": 1978.9, "int8": 1978.9}),
          _gbs(3352, _H100), 80 * GIB, 132, 1830, _rate(66.9, _H100), 50 << 20, (9, 0),
          "H800: as H100 but for FP64"),
-    Chip("H100 PCIe", "NVIDIA", _name(r"H100 PCIe$|H100 80GB HBM2e$"),
+    Chip("H100 PCIe", "NVIDIA", r"H100 PCIe$|H100 80GB HBM2e$",
          _sheet(_H100, {"fp64": 51.2, "fp32": 51.2, "tf32": 378, "fp16": 756, "bf16": 756, "fp8": 1513, "int8": 1513}),
          _gbs(2039, _H100), 80 * GIB, 114, 1755, _rate(51.2, _H100), 50 << 20, (9, 0)),
-    Chip("H100 NVL", "NVIDIA", _name(r"H100 NVL$"),
+    Chip("H100 NVL", "NVIDIA", r"H100 NVL$",
          _sheet(_H100, {"fp64": 60, "fp32": 60, "tf32": 417.5, "fp16": 835.5, "bf16": 835.5, "fp8": 1670.5, "int8": 1670.5}),
          _gbs(3900, _H100), 94 * GIB, 132, 1785, _rate(60, _H100), 50 << 20, (9, 0)),
-    Chip("H20", "NVIDIA", _name(r"\bH20$"),
+    Chip("H20", "NVIDIA", r"\bH20$",
          _sheet(_H20, {"fp32": 44, "tf32": 74, "fp16": 148, "bf16": 148, "fp8": 296, "int8": 296},
                 dict.fromkeys(("fp32", "tf32", "fp16", "bf16", "fp8", "int8"), "doubtful")),
          _gbs(4000, _H20, "doubtful"), 96 * GIB, 78, None, _rate(44, _H20, "doubtful"), 60 << 20, (9, 0)),
-    Chip("H200 SXM", "NVIDIA", _name(r"\bH200$"),
+    Chip("H200 SXM", "NVIDIA", r"\bH200$",
          _sheet(_H200, {"fp64": 66.9, "fp32": 66.9, "tf32": 494.7, "fp16": 989.4, "bf16": 989.4, "fp8": 1978.9, "int8": 1978.9}),
          _gbs(4800, _H200), 141 * GIB, 132, 1830, _rate(66.9, _H200), 50 << 20, (9, 0)),
-    Chip("H200 NVL", "NVIDIA", _name(r"H200 NVL$"),
+    Chip("H200 NVL", "NVIDIA", r"H200 NVL$",
          _sheet(_H200, {"fp64": 60, "fp32": 60, "tf32": 417.5, "fp16": 835.5, "bf16": 835.5, "fp8": 1670.5, "int8": 1670.5}),
          _gbs(4800, _H200), 141 * GIB, 132, None, _rate(60, _H200), 50 << 20, (9, 0)),
-    Chip("B200", "NVIDIA", _name(r"(?<![A-Z])B200$"),
+    Chip("B200", "NVIDIA", r"(?<![A-Z])B200$",
          _sheet(_B200, {"fp64": 37, "fp32": 75, "tf32": 1125, "fp16": 2250, "bf16": 2250, "fp8": 4500, "int8": 4500, "fp4": 9000},
                 {"tf32": "derived", "fp64": "derived", "fp32": "derived"}),
          _gbs(7700, _B200, "doubtful"), 180 * GIB, 148, None, _rate(75, _B200, "derived"), 126 << 20, (10, 0),
          "sheets give 7.7 or 8 TB/s"),
-    Chip("GB200", "NVIDIA", _name(r"\bGB200$"),
+    Chip("GB200", "NVIDIA", r"\bGB200$",
          _sheet(_GB200, {"fp64": 40, "fp32": 80, "tf32": 1250, "fp16": 2500, "bf16": 2500, "fp8": 5000, "int8": 5000, "fp4": 10000}),
          _gbs(8000, _GB200), 186 * GIB, None, None, _rate(80, _GB200), 126 << 20, (10, 0)),
     # NVIDIA, desktop
-    Chip("RTX 3090", "NVIDIA", _name(r"RTX 3090$"),
+    Chip("RTX 3090", "NVIDIA", r"RTX 3090$",
          _sheet(_GA102, {"fp32": 35.6, "tf32": 35.6, "fp16": 71, "bf16": 71, "int8": 284}),
          _gbs(936, _GA102), 24 * GIB, 82, 1695, _rate(35.6, _GA102), 6 << 20, (8, 6), "FP16 with 16-bit sums: twice"),
-    Chip("RTX 4080", "NVIDIA", _name(r"RTX 4080$"),
+    Chip("RTX 4080", "NVIDIA", r"RTX 4080$",
          _sheet(_ADA, {"fp32": 48.7, "tf32": 48.7, "fp16": 97.5, "bf16": 97.5, "fp8": 194.9, "int8": 389.9}),
          _gbs(716.8, _ADA), 16 * GIB, 76, 2505, _rate(48.7, _ADA), 64 << 20, (8, 9), "FP16 and FP8 with 16-bit sums: twice"),
-    Chip("RTX 4080 Laptop", "NVIDIA", _name(r"RTX 4080 Laptop GPU$"),
+    Chip("RTX 4080 Laptop", "NVIDIA", r"RTX 4080 Laptop GPU$",
          _sheet("58 SM at 2280 MHz, the highest boost clock; the power limit of the laptop sets the real one",
                 {"fp32": 33.9, "tf32": 33.9, "fp16": 67.7, "bf16": 67.7, "fp8": 135.4, "int8": 270.8},
                 dict.fromkeys(("fp32", "tf32", "fp16", "bf16", "fp8", "int8"), "doubtful")),
          _gbs(432, "NVIDIA product page: 192 bit GDDR6 at 18 Gbit/s", "derived"), 12 * GIB, 58, 2280,
          _rate(33.9, "58 SM x 128 lanes x 2 x 2280 MHz", "doubtful"), 48 << 20, (8, 9)),
-    Chip("RTX 4090", "NVIDIA", _name(r"RTX 4090$"),
+    Chip("RTX 4090", "NVIDIA", r"RTX 4090$",
          _sheet(_ADA, {"fp32": 82.6, "tf32": 82.6, "fp16": 165.2, "bf16": 165.2, "fp8": 330.3, "int8": 660.6}),
          _gbs(1008, _ADA), 24 * GIB, 128, 2520, _rate(82.6, _ADA), 72 << 20, (8, 9), "FP16 and FP8 with 16-bit sums: twice"),
-    Chip("RTX 5080", "NVIDIA", _name(r"RTX 5080$"),
+    Chip("RTX 5080", "NVIDIA", r"RTX 5080$",
          _sheet(_RTXB, {"fp32": 56.3, "tf32": 56.3, "fp16": 112.6, "bf16": 112.6, "fp8": 225.1, "int8": 450.2, "fp4": 900.4}),
          _gbs(960, _RTXB), 16 * GIB, 84, 2617, _rate(56.3, _RTXB), 64 << 20, (12, 0), "FP16 and FP8 with 16-bit sums: twice"),
-    Chip("RTX 5090", "NVIDIA", _name(r"RTX 5090$"),
+    Chip("RTX 5090", "NVIDIA", r"RTX 5090$",
          _sheet(_RTXB, {"fp32": 104.8, "tf32": 104.8, "fp16": 209.5, "bf16": 209.5, "fp8": 419, "int8": 838, "fp4": 1676}),
          _gbs(1792, _RTXB), 32 * GIB, 170, 2407, _rate(104.8, _RTXB), 96 << 20, (12, 0), "FP16 and FP8 with 16-bit sums: twice"),
     # AMD
-    Chip("MI210", "AMD", _name(r"MI210$"), _sheet(_MI200, {"fp64": 45.3, "fp32": 45.3, "fp16": 181, "bf16": 181, "int8": 181}),
+    Chip("MI210", "AMD", r"MI210$", _sheet(_MI200, {"fp64": 45.3, "fp32": 45.3, "fp16": 181, "bf16": 181, "int8": 181}),
          _gbs(1638.4, _MI200), 64 * GIB, 104, 1700, _rate(22.6, _MI200), 8 << 20, (9, 0)),
-    Chip("MI250 (one of two dies)", "AMD", _name(r"MI250$"),
+    Chip("MI250 (one of two dies)", "AMD", r"MI250$",
          _sheet(_MI200 + "; half of the package", {"fp64": 45.3, "fp32": 45.3, "fp16": 181, "bf16": 181, "int8": 181},
                 dict.fromkeys(("fp64", "fp32", "fp16", "bf16", "int8"), "derived")),
          _gbs(1638.4, _MI200, "derived"), 64 * GIB, 104, 1700, _rate(22.6, _MI200, "derived"), 8 << 20, (9, 0)),
-    Chip("MI250X (one of two dies)", "AMD", _name(r"MI250X$"),
+    Chip("MI250X (one of two dies)", "AMD", r"MI250X$",
          _sheet(_MI200 + "; half of the package", {"fp64": 47.9, "fp32": 47.9, "fp16": 191.5, "bf16": 191.5, "int8": 191.5},
                 dict.fromkeys(("fp64", "fp32", "fp16", "bf16", "int8"), "derived")),
          _gbs(1638.4, _MI200, "derived"), 64 * GIB, 110, 1700, _rate(23.9, _MI200, "derived"), 8 << 20, (9, 0)),
-    Chip("MI300X", "AMD", _name(r"MI300X(?: VF)?$"),
+    Chip("MI300X", "AMD", r"MI300X(?: VF)?$",
          _sheet(_MI300, {"fp64": 163.4, "fp32": 163.4, "tf32": 653.7, "fp16": 1307.4, "bf16": 1307.4, "fp8": 2614.9, "int8": 2614.9}),
          _gbs(5325, _MI300), 192 * GIB, 304, 2100, _rate(163.4, _MI300), 256 << 20, (9, 4)),
-    Chip("MI325X", "AMD", _name(r"MI325X(?: VF)?$"),
+    Chip("MI325X", "AMD", r"MI325X(?: VF)?$",
          _sheet(_MI325, {"fp64": 163.4, "fp32": 163.4, "tf32": 653.7, "fp16": 1307.4, "bf16": 1307.4, "fp8": 2614.9, "int8": 2614.9}),
          _gbs(6000, _MI325), 256 * GIB, 304, 2100, _rate(163.4, _MI325), 256 << 20, (9, 4)),
-    Chip("MI350X", "AMD", _name(r"MI350X(?: VF)?$"),
+    Chip("MI350X", "AMD", r"MI350X(?: VF)?$",
          _sheet(_MI350, {"fp64": 72.1, "fp32": 144.2, "fp16": 2306.9, "bf16": 2306.9, "fp8": 4613.7, "int8": 4613.7, "fp4": 9227.5}),
          _gbs(8000, _MI350), 288 * GIB, 256, 2200, _rate(144.2, _MI350), 256 << 20, (9, 5)),
-    Chip("MI355X", "AMD", _name(r"MI355X(?: VF)?$"),
+    Chip("MI355X", "AMD", r"MI355X(?: VF)?$",
          _sheet(_MI350, {"fp64": 78.6, "fp32": 157.3, "fp16": 2516.6, "bf16": 2516.6, "fp8": 5033.2, "int8": 5033.2, "fp4": 10066.3}),
          _gbs(8000, _MI350), 288 * GIB, 256, 2400, _rate(157.3, _MI350), 256 << 20, (9, 5)),
     # Huawei Ascend: one device is one die. Vector rates have no clear public source and are absent.
-    Chip("Ascend 910A", "Huawei", _name(r"^Ascend910A$|^Ascend910Pro(?:A|B)$"),
+    Chip("Ascend 910A", "Huawei", r"^Ascend910A$|^Ascend910Pro(?:A|B)$",
          _sheet("Huawei at Hot Chips 31 (2019)", {"fp16": 256, "int8": 512}, {"fp16": "doubtful", "int8": "doubtful"}),
          _gbs(1200, "Huawei at Hot Chips 31 (2019)", "doubtful"), 32 * GIB, 32, 1000, None, 32 << 20,
          note="no bfloat16"),
-    Chip("Ascend 910B1", "Huawei", _name(r"^Ascend910B1$"),
+    Chip("Ascend 910B1", "Huawei", r"^Ascend910B1$",
          _sheet(_CUBE, {"fp16": 363.7, "bf16": 363.7, "int8": 727.5}, dict.fromkeys(("fp16", "bf16", "int8"), "doubtful")),
          _gbs(1600, _HUAWEI, "doubtful"), 64 * GIB, 24, 1850, None, 192 << 20, note="another public table gives 373.9 TFLOPS"),
-    Chip("Ascend 910B2", "Huawei", _name(r"^Ascend910B2C?$"),
+    Chip("Ascend 910B2", "Huawei", r"^Ascend910B2C?$",
          _sheet(_CUBE, {"fp16": 353.9, "bf16": 353.9, "int8": 707.8}, dict.fromkeys(("fp16", "bf16", "int8"), "derived")),
          _gbs(1600, _HUAWEI, "doubtful"), 64 * GIB, 24, 1800, None, 192 << 20),
-    Chip("Ascend 910B3", "Huawei", _name(r"^Ascend910B3$"),
+    Chip("Ascend 910B3", "Huawei", r"^Ascend910B3$",
          _sheet(_CUBE, {"fp16": 294.9, "bf16": 294.9, "int8": 589.8}, dict.fromkeys(("fp16", "bf16", "int8"), "derived")),
          _gbs(1600, _HUAWEI, "doubtful"), 64 * GIB, 20, 1800, None, 192 << 20),
-    Chip("Ascend 910B4", "Huawei", _name(r"^Ascend910B4$"),
+    Chip("Ascend 910B4", "Huawei", r"^Ascend910B4$",
          _sheet(_CUBE + "; at 1650 MHz, the clock seen in a public recording", {"fp16": 270.3, "bf16": 270.3, "int8": 540.7},
                 dict.fromkeys(("fp16", "bf16", "int8"), "doubtful")),
          _gbs(800, _HUAWEI, "doubtful"), 32 * GIB, 20, 1650, None, 192 << 20, note="nominal 1500 MHz would give 245.8 TFLOPS"),
-    Chip("Ascend 910B4-1", "Huawei", _name(r"^Ascend910B4-1$"),
+    Chip("Ascend 910B4-1", "Huawei", r"^Ascend910B4-1$",
          _sheet(_CUBE + "; at 1650 MHz", {"fp16": 270.3, "bf16": 270.3, "int8": 540.7},
                 dict.fromkeys(("fp16", "bf16", "int8"), "doubtful")),
          None, 64 * GIB, 20, 1650, None, 192 << 20, note="bandwidth stated by one user only: left out"),
-    Chip("Ascend 910C (one of two dies)", "Huawei", _name(r"^Ascend910_93\d\d$|^Ascend910C$"),
+    Chip("Ascend 910C (one of two dies)", "Huawei", r"^Ascend910_93\d\d$|^Ascend910C$",
          _sheet(_CUBE + "; at 1800 MHz", {"fp16": 353.9, "bf16": 353.9, "int8": 707.8},
                 dict.fromkeys(("fp16", "bf16", "int8"), "doubtful")),
          _gbs(1600, _HUAWEI, "doubtful"), 64 * GIB, 24, 1800, None, 192 << 20, note="1850 MHz is seen, too: 363.7 TFLOPS"),
-    Chip("Ascend 310P", "Huawei", _name(r"^Ascend310P\d?$"),
+    Chip("Ascend 310P", "Huawei", r"^Ascend310P\d?$",
          _sheet(_HUAWEI, {"fp16": 70, "int8": 140}, {"fp16": "doubtful", "int8": "doubtful"}),
          _gbs(204.8, _HUAWEI, "doubtful"), None, 8, 1080, None, None, note="24 or 48 GB, no bfloat16"),
 ]  # fmt: skip
@@ -285,7 +282,7 @@ def find_chip(
     if _SHARED_NAME.search(text) is not None:
         found = [chip for chip in CHIPS if chip.name.startswith("MI250") and cores and chip.cores == cores]
     else:
-        found = [chip for chip in CHIPS if chip.pattern.search(text) is not None]
+        found = [chip for chip in CHIPS if re.search(chip.pattern, text, re.IGNORECASE)]
     if len(found) != 1:
         return None
     chip = found[0]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from enum import Enum
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 
 class Family(str, Enum):
@@ -87,84 +87,110 @@ def _demangled_head(name: str) -> str:
     return "::".join(parts) or name
 
 
-def _rule(*parts: str) -> re.Pattern[str]:
-    return re.compile("|".join(parts))
+_WORD = re.compile(r"(?:[a-z0-9:_]|_\?)+")
 
 
-_INDUCTOR: list[tuple[Family, re.Pattern[str]]] = [
-    (Family.GEMM, _rule(r"^triton_tem_")),
-    (Family.NORM, _rule(r"^triton_(?:red|per|mix)_fused\w*(?:layer_norm|rms_norm|group_norm|rsqrt)")),
-    (Family.SOFTMAX, _rule(r"^triton_(?:red|per|mix)_fused\w*softmax")),
-    (Family.REDUCTION, _rule(r"^triton_(?:red|per|mix|split_scan)_")),
-    (Family.EMBEDDING, _rule(r"^triton_poi_fused\w*embedding")),
-    (Family.ELEMENTWISE, _rule(r"^triton_(?:poi|for)_")),
+class _Rule:
+    """Regular expressions one of which is to be found in a text. Most are words, perhaps with a `_?` or two: looking for
+    these takes less time than compiling them did, in every run."""
+
+    def __init__(self, *parts: str) -> None:
+        words = [part for part in parts if _WORD.fullmatch(part)]
+        self.words = [word for part in words for word in _spellings(part)]
+        self.rest = "|".join([part for part in parts if part not in words])
+
+    def finds(self, text: str) -> bool:
+        for word in self.words:
+            if word in text:
+                return True
+        return self.rest != "" and self.compiled.search(text) is not None
+
+    @cached_property
+    def compiled(self) -> re.Pattern[str]:
+        return re.compile(self.rest)
+
+
+def _spellings(word: str) -> list[str]:
+    """A word with and without each of its underscores that may be left out."""
+    if "_?" not in word:
+        return [word]
+    return _spellings(word.replace("_?", "", 1)) + _spellings(word.replace("_?", "_", 1))
+
+
+_INDUCTOR: list[tuple[Family, _Rule]] = [
+    (Family.GEMM, _Rule(r"^triton_tem_")),
+    (Family.NORM, _Rule(r"^triton_(?:red|per|mix)_fused\w*(?:layer_norm|rms_norm|group_norm|rsqrt)")),
+    (Family.SOFTMAX, _Rule(r"^triton_(?:red|per|mix)_fused\w*softmax")),
+    (Family.REDUCTION, _Rule(r"^triton_(?:red|per|mix|split_scan)_")),
+    (Family.EMBEDDING, _Rule(r"^triton_poi_fused\w*embedding")),
+    (Family.ELEMENTWISE, _Rule(r"^triton_(?:poi|for)_")),
 ]
 
 # On the head, first match wins. A fused kernel goes to its dearest part: exchange between devices, then
 # attention and experts, matrix products, norms, and elementwise work last.
-_RULES: list[tuple[Family, re.Pattern[str]]] = [
-    (Family.COLLECTIVE, _rule(
+_RULES: list[tuple[Family, _Rule]] = [
+    (Family.COLLECTIVE, _Rule(
         r"nccl", r"rccl", r"hccl", r"lccl", r"^hcom_", r"cross_device_reduce", r"multimem_", r"symm_mem",
         r"all_?reduce", r"quick_?reduce", r"all_?gather_(?:kernel|matmul|base|v)", r"reduce_?scatter",
         r"all_?to_?all", r"nvshmem", r"deep_ep::", r"lamport", r"moe_distribute", r"allgather", r"^elastic_")),
-    (Family.COPY, _rule(r"^mem(?:cpy|set|move|ory)\b", r"^mem_?set\d*$", r"(?:^|_)mem_set$", r"^copy_?(?:device|host|buffer)",
+    (Family.COPY, _Rule(r"^mem(?:cpy|set|move|ory)\b", r"^mem_?set\d*$", r"(?:^|_)mem_set$", r"^copy_?(?:device|host|buffer)",
                         r"rocclr", r"fill_?buffer")),
-    (Family.KV_CACHE, _rule(
+    (Family.KV_CACHE, _Rule(
         r"reshape_and_cache", r"store_kv_?cache", r"store_cache", r"concat_and_cache", r"kv_?cache_(?:update|write)",
         r"append_paged_k_?v", r"scatter_pa_kv", r"swap_blocks", r"copy_blocks", r"kv_rms_norm_rope_cache",
         r"kv_indices", r"set_(?:kv|mla_kv)", r"gather_(?:and_)?(?:cache|kv)", r"kv_buffer")),
-    (Family.MOE, _rule(
+    (Family.MOE, _Rule(
         r"(?:^|_|:)f?moe(?:_|$|[a-z0-9])", r"fused_moe", r"_moe", r"matmul_ogs", r"finalize_matmul_scatter",
         r"combined_routing", r"sum_bitmatrix", r"experts?(?:_|$)", r"topk_?gating", r"^_topk_forward",
         r"grouped_(?:mat_?mul|gemm|mm)", r"group_gemm", r"grouped_topk", r"permute_tokens", r"expand_input_rows",
         r"sorted_token", r"count_and_sort_expert", r"compute_(?:seg|expert)", r"ep_scatter", r"ep_gather",
         r"post_reorder", r"pre_reorder")),
-    (Family.ROPE, _rule(r"rotary", r"(?:^|_|:)rope", r"qk_norm_rope", r"_rope(?:_|$)")),
-    (Family.QUANTISE, _rule(
+    (Family.ROPE, _Rule(r"rotary", r"(?:^|_|:)rope", r"qk_norm_rope", r"_rope(?:_|$)")),
+    (Family.QUANTISE, _Rule(
         r"^sage_quant", r"^(?!.*(?:norm|gemm|matmul|mat_mul|attention|silu|gelu|act_and_mul)).*(?:^|_|:)(?:de)?quant(?:ize|ise)?",
         r"^(?!.*(?:norm|gemm|mm)).*scaled_(?:fp8|fp4|int8)", r"per_token_group_quant", r"convert_fp8", r"group_quant_8bit")),
-    (Family.ATTENTION, _rule(
+    (Family.ATTENTION, _Rule(
         r"attention", r"flash_?(?:fwd|bwd|attn|mla|decod)", r"fmha", r"paged_?attn", r"(?:^|_|:)pa_(?:fwd|bf16|fp16|decode)",
         r"(?:^|_|:)mha_", r"mmha", r"(?:^|_|:)attn_", r"_attn(?:_|$)", r"sage_(?:fwd|attn)", r"(?:^|_|:)mla_", r"split_?kv",
         r"fwd_kernel_stage\d", r"fwd_grouped_kernel", r"decode_att", r"^_?(?:att_)?fwd_kernel",
         r"batch_(?:decode|prefill)_with", r"single_(?:decode|prefill)", r"merge_states?", r"merge_attn",
         r"ring_mla", r"unpad_f", r"sdpa", r"xqa", r"fused_infer_attention", r"lightning_indexer", r"delta_rule", r"fused_attn", r"persistent_variable_length")),
-    (Family.CONV, _rule(
+    (Family.CONV, _Rule(
         r"conv(?:_|\d|$|olution|olve|fwd|bwd|2d)", r"^igemm_", r"implicit_gemm", r"implicit_convolve", r"explicit_convolve",
         r"wgrad", r"dgrad", r"fprop", r"scudnn", r"winograd", r"nchw_?to_?nhwc", r"nhwc_?to_?nchw", r"im2_?col",
         r"im2d2", r"col2im", r"batched_transpose_\d+x\d+", r"sub_tensor_op", r"compute_b?offsets_kernel",
         r"cudnn::cnn::", r"naive_conv", r"h884cudnn", r"s\d+cudnn", r"grouped_conv")),
-    (Family.NORM, _rule(
+    (Family.NORM, _Rule(
         r"rms_?norm", r"layer_?norm", r"group_?norm", r"batch_?norm", r"instance_?norm", r"(?:^|_|:)bn_(?:fw|bw)",
         r"rowwise_moments", r"compute_fused_params", r"cu_compute_(?:grad|part_grad)", r"gamma_beta",
         r"compute_internal_gradients", r"compute_backward_fused_params", r"l2_?norm", r"_norm_(?:fwd|bwd|kernel)",
         r"add_norm", r"welford", r"cudnn::bn_", r"(?:^|_)norm_kernel")),
-    (Family.GEMM, _rule(
+    (Family.GEMM, _Rule(
         r"gemm", r"gemv", r"^cijk_", r"mat_?mul", r"(?:^|_|:)mm(?:_|$)", r"split_?k_?reduce", r"nvjet",
         r"^(?:ampere|volta|turing|hopper|maxwell|sm\d+)_", r"xmma", r"wv_?split_?k", r"llmm1", r"marlin", r"machete",
         r"wgmma", r"(?:^|_)dot_kernel", r"cutlass", r"linear(?:_|$)(?!ize|index)", r"post_gsu", r"reduce_1_?block",
         r"batch_mat", r"awq_", r"gptq_", r"^epilogue::", r"^ffn(?:_|$)")),
-    (Family.SOFTMAX, _rule(r"soft_?max", r"logsumexp")),
-    (Family.SAMPLING, _rule(
+    (Family.SOFTMAX, _Rule(r"soft_?max", r"logsumexp")),
+    (Family.SAMPLING, _Rule(
         r"top_?[kp](?:_|\d|v\d|$)", r"topk", r"(?<!up)sampl", r"multinomial", r"radix_?sort", r"(?:^|_|:)(?:merge_|segmented_|block_)?sort",
         r"bitonic", r"(?<!with_)arg_?(?:max|min)", r"exponential", r"random", r"distribution", r"gumbel", r"penalt",
         r"min_p", r"curand", r"philox", r"gen_?bit_?mask", r"genbitmask", r"sort_(?:kernel|pairs)", r"onesweep", r"rocrand")),
-    (Family.REDUCTION, _rule(r"device_(?:segmented_)?(?:reduce|scan|select|run_length)", r"rocprim")),
-    (Family.EMBEDDING, _rule(
+    (Family.REDUCTION, _Rule(r"device_(?:segmented_)?(?:reduce|scan|select|run_length)", r"rocprim")),
+    (Family.EMBEDDING, _Rule(
         r"embedding", r"index_?(?:select|add|put|copy|fill|elementwise|kernel|func|\d*$)", r"gather", r"scatter",
         r"indexing_backward", r"take_along", r"permute_\w*(?:sparse|pooled|indices)", r"bounds_check", r"lookup",
         r"linear(?:ize)?_index", r"recat_")),
-    (Family.COPY, _rule(
+    (Family.COPY, _Rule(
         r"cop(?:y|ies)", r"(?:^|_|:)cat_?(?:array|kernel)", r"concat", r"transpose", r"trans_?data", r"tensor_move",
         r"(?:^|_)(?:cast|fill|slice|tile(?:_|d|\d|$)|pad(?:_|d|v|\d|$)|roll|split(?:_|v|d|$)|(?:un)?pack(?:_|\d|$)|range\d*$|tri[lu])",
         r"memcpy", r"memset", r"contiguous", r"zeros?_?like", r"ones_?like", r"strided_slice", r"as_strided",
         r"broadcast_to", r"convert", r"flip", r"identity", r"kernel_with_index", r"arange", r"repeat_interleave",
         r"expand(?:_|$|\d)", r"format_cast", r"permute")),
-    (Family.REDUCTION, _rule(
+    (Family.REDUCTION, _Rule(
         r"reduce", r"reduction", r"cum_?sum", r"(?:^|_|:)scan", r"device_?scan", r"rocprim", r"(?:^|_)sum(?:_|$)",
         r"non_?zero", r"unique", r"(?:^|_)mean", r"lp_norm", r"segment", r"pool", r"cross_entropy", r"n_?ll_?loss",
         r"nll", r"histogram", r"bincount", r"device_run_length", r"scan_by_key", r"device_select", r"compact")),
-    (Family.ELEMENTWISE, _rule(
+    (Family.ELEMENTWISE, _Rule(
         r"elementwise", r"pointwise", r"act_and_mul", r"silu", r"gelu", r"swi_?glu", r"relu", r"activation", r"dropout",
         r"drop_out", r"mask", r"upsample", r"sigmoid", r"tanh", r"pow(?:_|$)", r"sqrt", r"op_tensor", r"clamp", r"adam", r"sgd",
         r"foreach", r"lerp", r"(?:^|_)(?:add|mul|sub|div|scale)(?:_|$)", r"future_token", r"compute_position", r"req_to_token",
@@ -193,9 +219,10 @@ def kernel_family(name: str) -> Family:
     first 2000 characters are looked at.
     """
     short = head(name)
-    for family, pattern in _INDUCTOR:
-        if pattern.search(short) is not None:
-            return family
+    if short.startswith("triton_"):
+        for family, rule in _INDUCTOR:
+            if rule.finds(short):
+                return family
     if "elementwise_kernel" in short and "at::" in short:
         return Family.COPY if _COPY_FUNCTOR.search(name[:2000]) is not None else Family.ELEMENTWISE
     if short.endswith("reduce_kernel") and "at::native" in short:
@@ -216,7 +243,7 @@ def _shell_family(name: str) -> Family:
 
 @lru_cache(maxsize=65536)  # kernels that differ in their template arguments alone have one head
 def _first(text: str) -> Family:
-    for family, pattern in _RULES:
-        if pattern.search(text) is not None:
+    for family, rule in _RULES:
+        if rule.finds(text):
             return family
     return Family.OTHER

@@ -212,7 +212,7 @@ def test_sequences_are_known_by_operator_type(types: list[str], fused: str) -> N
 def test_every_type_has_one_letter_and_patterns_use_known_ones() -> None:
     names = [n for group in LETTERS.values() for n in group.split()]
     assert len(names) == len(set(names))
-    used = set(re.sub(r"\(\?:|[^A-Z]", "", "".join(p.form.pattern for p in PATTERNS)))
+    used = set(re.sub(r"\(\?:|[^A-Z]", "", "".join(p.form for p in PATTERNS)))
     assert used <= set(LETTERS)
 
 

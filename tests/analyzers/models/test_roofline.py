@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from stallscope.analyzers.models.call import Basis, Cost, Unit
@@ -11,7 +9,7 @@ from stallscope.analyzers.models.chips import Chip, Figure
 from stallscope.analyzers.models.family import Family
 from stallscope.analyzers.models.roofline import RooflinePoint, roofline
 
-CHIP = Chip("round", "NVIDIA", re.compile("round"),
+CHIP = Chip("round", "NVIDIA", "round",
             {"bf16": Figure(1e14, "test"), "fp32": Figure(1e13, "test"), "tf32": Figure(5e13, "test")},
             Figure(1e12, "test"), None, 10, None, Figure(1e13, "test"), 1 << 20)  # fmt: skip
 """A balanced kernel has 100 FLOP per byte; 100 us are 10 GFLOP or 100 MB."""
