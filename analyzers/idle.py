@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from stallscope.analyzers.waits import WaitBlocks, claims
 from stallscope.profiler import intervals, kernels
+from stallscope.profiler.activity import Segments
 from stallscope.profiler.device import (
     BEFORE_RECORDING,
     HOST,
@@ -36,7 +37,6 @@ from stallscope.profiler.timeline import Bool, Int32, Int64
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run
-    from stallscope.profiler.activity import Segments
 
 Rows = npt.NDArray[np.intp]
 Whole = npt.NDArray[np.signedinteger[Any]]
@@ -102,6 +102,9 @@ _IS_HEAVY = np.isin(np.arange(len(Cause)), [int(Cause.PYTHON), int(Cause.UNRECOR
 
 HEAVY_NS = 300_000
 """One span of host work in a gap at least this long, and half of the gap, is a cause of its own."""
+
+_BATCH = 1 << 16
+"""Segments cut at once."""
 
 EDGE_EVENTS = 8
 """A long wait behind queued work this near the first recorded device event waits for unrecorded work."""
@@ -216,12 +219,9 @@ class IdleAccount:
 
     @cached_property
     def pieces(self) -> Pieces:
-        whole = _in_order([self._whole_gaps(), *self._host_parts()])  # no two begin at one time
-        claimed, rest, block = _claimed(self, whole)
-        at = np.searchsorted(whole[0], rest[0])
-        if len(at):
-            pairs: Iterator[tuple[Any, Any]] = zip(whole, rest, strict=True)
-            whole = _part(*(np.insert(old, at, more) for old, more in pairs))
+        parts = [self._whole_gaps(), *self._host_parts()]
+        claimed, rest, block = _claimed(self, parts)
+        whole = _in_order([*parts, rest])  # no two begin at one time
         return _caused(self, whole, np.searchsorted(whole[0], claimed), block)
 
     def totals(self) -> dict[str, int]:
@@ -355,12 +355,12 @@ class IdleAccount:
         cause = causes(track, row_of, begin, until)
         return _part(begin, until, kernels.mapped(gap.astype(np.int32), index), cause, row_of, longest)
 
-    def heavy_ns(self, part: Part) -> Int64:
+    def heavy_ns(self, parts: list[Part]) -> Int64:
         """Per gap the host work of its heaviest place, where that is long and most of the gap; else 0."""
         run, length = self.run, self.view.gaps.dur_ns
         out = np.zeros(len(length), np.int64)
         long = length >= HEAVY_NS
-        start, end, gap, _, row, _ = _chosen(part, long, _IS_HEAVY)
+        start, end, gap, _, row, _ = _chosen(parts, long, _IS_HEAVY)
         sums = kernels.sums(gap, end - start, len(length))
         long &= (sums >= HEAVY_NS) & (2 * sums >= length)
         work = np.flatnonzero(long[gap])
@@ -391,28 +391,50 @@ def cut(
     at, borders = at[inside], borders[inside]
     whole = np.insert(np.arange(len(start), dtype=np.int32), at, at)
     start, end = np.insert(start, at + 1, borders), np.insert(end, at, borders)
-    begin, until, row, window, longest = kernels.cut(
-        segments.start_ns, segments.end_ns, segments.row, start, end, alike
-    )
-    return row, begin, until, kernels.mapped(whole, window), longest
+    found = [
+        (*kernels.cut(s.start_ns, s.end_ns, s.row, start[some], end[some], alike), whole[some])
+        for some, s in _batches(segments, start, end)
+    ]
+    columns = list(zip(*((*f[:3], f[4], kernels.mapped(f[5], f[3])) for f in found), strict=True))
+    begin, until, row, longest, index = (np.concatenate(column) for column in columns)
+    return row, begin, until, index, longest
+
+
+def _batches(segments: Segments, start: Int64, end: Int64) -> Iterator[tuple[slice, Segments]]:
+    """Some windows after the other, at least once, with the segments that they overlap: the room to cut them in is
+    used again and again."""
+    edges, last = segments.edge_ns, max(len(segments.row) - 1, 0)
+    low = np.clip(np.searchsorted(edges, start, side="right") - 1, 0, last)
+    high = np.searchsorted(edges, end)
+    at = 0
+    while at < max(len(start), 1):
+        to = max(int(np.searchsorted(high, low[at] + _BATCH)), at + 1) if len(start) else 1
+        some = slice(int(low[at]), int(high[to - 1])) if len(start) else slice(0, 0)
+        yield slice(at, to), Segments(edges[some.start : some.stop + 1], segments.row[some])
+        at = to
 
 
 def _in_order(parts: list[Part]) -> Part:
     """The pieces of some parts as one."""
-    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    order = np.argsort(columns[0], kind="stable").astype(np.int32)
-    return _part(*(kernels.mapped(column, order) for column in columns))
+    start = np.concatenate([part[0] for part in parts])
+    order = np.argsort(start, kind="stable").astype(np.int32)
+    # column by column: each is put together where the one before it stood
+    others = (np.concatenate([part[k] for part in parts]) for k in range(1, len(parts[0])))
+    return _part(kernels.mapped(start, order), *(kernels.mapped(column, order) for column in others))
 
 
-def _chosen(part: Part, gaps: Bool, activities: Bool) -> Part:
-    """The pieces of some gaps with some activities."""
-    found = np.flatnonzero(activities[part[3]])
-    found = found[gaps[part[2][found]]]
-    columns: tuple[Any, ...] = part
-    return _part(*(column[found] for column in columns))
+def _chosen(parts: list[Part], gaps: Bool, activities: Bool) -> Part:
+    """The pieces of some gaps with some activities, in order of time."""
+    out = []
+    for part in parts:
+        found = np.flatnonzero(kernels.mapped(gaps, part[2]))
+        found = found[activities[part[3][found]]]
+        columns: tuple[Any, ...] = part
+        out.append(_part(*(column[found] for column in columns)))
+    return _in_order(out)
 
 
-def _claimed(account: IdleAccount, part: Part) -> tuple[Int64, Part, Int32]:
+def _claimed(account: IdleAccount, parts: list[Part]) -> tuple[Int64, Part, Int32]:
     """Give the waits their part of the host's work: the first nanoseconds of the gap, or of what of it lies
     after the block began, as many as claimed.
 
@@ -421,7 +443,7 @@ def _claimed(account: IdleAccount, part: Part) -> tuple[Int64, Part, Int32]:
     gaps = account.view.gaps
     limit = np.zeros(len(gaps), np.int64)
     block = np.full(len(gaps), -1, np.int32)
-    heavy = account.heavy_ns(part)
+    heavy = account.heavy_ns(parts)
     once = np.zeros(len(gaps), bool)
     since = np.full(len(gaps), -(1 << 62), np.int64)
     host = np.flatnonzero(account.is_host)
@@ -440,7 +462,7 @@ def _claimed(account: IdleAccount, part: Part) -> tuple[Int64, Part, Int32]:
         once[mine] = blocks.once_a_step[block[mine]]
         since[mine] = blocks.start_ns[block[mine]]
     # few gaps have anything claimed; only their pieces are looked at
-    start, end, gap, activity, row, longest = _chosen(part, limit > 0, IS_HOST_WORK)
+    start, end, gap, activity, row, longest = _chosen(parts, limit > 0, IS_HOST_WORK)
     exempt = (heavy[gap] > 0) & once[gap]
     exempt &= (activity == int(Cause.PYTHON)) | (activity == int(Cause.UNRECORDED))
     dur = np.where(~exempt & (start >= since[gap]), end - start, 0)
@@ -450,7 +472,10 @@ def _claimed(account: IdleAccount, part: Part) -> tuple[Int64, Part, Int32]:
         used -= used[np.flatnonzero(first)][np.cumsum(first) - 1]
     until = start + np.clip(limit[gap] - used, 0, dur)
     partly = np.flatnonzero((until > start) & (until < end))
-    part[1][np.searchsorted(part[0], start[partly])] = until[partly]
+    for part in parts if len(partly) else ():
+        at = np.minimum(np.searchsorted(part[0], start[partly]), max(len(part[0]) - 1, 0))
+        mine = part[0][at] == start[partly] if len(part[0]) else np.zeros(len(at), np.bool_)
+        part[1][at[mine]] = until[partly[mine]]
     left = np.minimum(longest[partly], end[partly] - until[partly])
     rest = _part(until[partly], end[partly], gap[partly], activity[partly], row[partly], left)
     return start[until > start], rest, block
@@ -471,7 +496,9 @@ def _caused(account: IdleAccount, part: Part, claimed: Rows, block: Int32) -> Pi
         mine = decided[tracks == track]
         is_copy = account.blocks(track).is_copy[blamed[mine]]
         cause[mine] = np.where(is_copy, int(Cause.BLOCKING_COPY), int(Cause.SYNC))
-    return Pieces(start, end, gap, activity, cause, row, np.minimum(longest, end - start), blamed)
+    found = Pieces(start, end, gap, activity, cause, row, longest, blamed)
+    np.minimum(longest, found.dur_ns, out=longest)
+    return found
 
 
 def account_idle(run: Run, view: DeviceView) -> IdleAccount:

@@ -217,14 +217,15 @@ class Places:
 
     def outer_operators(self, rows: AnyRows) -> Rows:
         """The outermost operator of the unbroken run of operators around each row, else -1."""
-        at, parent = self.operators(rows), self.timeline.spans.parent
+        at, parent = kernels.mapped(self.operator_of, rows), self.timeline.spans.parent
         rising = np.flatnonzero(at >= 0)
+        inner = at[rising]
         while len(rising):
-            up = parent[at[rising]]
-            inner = (up >= 0) & self.is_operator[up]
-            rising = rising[inner]
-            at[rising] = up[inner]
-        return at
+            up = kernels.mapped(parent, inner)
+            more = (up >= 0) & kernels.mapped(self.is_operator, up)
+            rising, inner = rising[more], up[more]
+            at[rising] = inner
+        return at.astype(np.intp)
 
     def calling_operators(self, rows: AnyRows) -> Rows:
         """The operator that a program called and that did the work of each row: the outermost of the unbroken run of
