@@ -42,8 +42,9 @@ class IdleIndex:
         found = np.zeros(len(cause), np.bool_)
         for one in causes:
             found |= cause == np.int8(one)
-        chosen = np.flatnonzero(found)
-        return chosen if gaps is None else self.inside(gaps, chosen)
+        if gaps is not None and not gaps.all():
+            found &= kernels.mapped(gaps, self.account.pieces.gap)
+        return np.flatnonzero(found)
 
     def inside(self, gaps: Bool, chosen: Rows) -> Rows:
         """Those of some pieces that lie in the given gaps, shape (g,)."""
@@ -51,7 +52,8 @@ class IdleIndex:
             return chosen
         if not gaps.any():
             return chosen[:0]
-        return chosen[gaps.take(self.account.pieces.gap.take(chosen))]
+        found: Bool = kernels.mapped(gaps, self.account.pieces.gap.take(chosen))
+        return chosen[found]
 
     @cached_property
     def steady(self) -> Bool:
@@ -64,7 +66,8 @@ class IdleIndex:
 
     def are_steady(self, chosen: Rows) -> Bool:
         """Which of some pieces lie in steady gaps. Shape of `chosen`."""
-        return np.asarray(self.steady.take(self.account.pieces.gap.take(chosen)), np.bool_)
+        found: Bool = kernels.mapped(self.steady, self.account.pieces.gap.take(chosen))
+        return found
 
 
 class PlaceCodes:

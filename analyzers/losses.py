@@ -140,20 +140,16 @@ def losses(
         rows = pieces.row.take(chosen)
     if codes is None:
         codes = run.place_codes(rows)
-    return [
-        _loss(account, chosen[mine], rows[mine]) for mine in _largest(codes, pieces.lengths(chosen), most)
-    ]
+    out = []
+    for mine, lost in _largest(codes, pieces.lengths(chosen), most):
+        own = chosen[mine]
+        longest = int(np.argmax(pieces.longest_ns[own]))  # it is at the row of the longest moment
+        out.append(Loss(account, int(rows[mine[longest]]), lost, own))
+    return out
 
 
-def _loss(account: IdleAccount, own: Rows, rows: AnyRows) -> Loss:
-    """Some pieces as one loss, at the row of the longest moment in them."""
-    pieces = account.pieces
-    longest = int(np.argmax(pieces.longest_ns[own]))
-    return Loss(account, int(rows[longest]), int(pieces.lengths(own).sum()), own)
-
-
-def _largest(codes: Int32, lengths: Int64, most: int) -> Iterator[Rows]:
-    """Of the `most` numbers with the largest sums of lengths, where each stands, ascending."""
+def _largest(codes: Int32, lengths: Int64, most: int) -> Iterator[tuple[Rows, int]]:
+    """Of the `most` numbers with the largest sums of lengths, where each stands, ascending, and that sum."""
     wide = codes.astype(np.intp)  # once for all that count by it
     sums, count = kernels.sums(wide, lengths), np.bincount(wide)
     del wide
@@ -167,10 +163,10 @@ def _largest(codes: Int32, lengths: Int64, most: int) -> Iterator[Rows]:
     top = known[:most]
     rank = np.full(len(count), len(top), np.uint8)
     rank[top] = np.arange(len(top))
-    order = np.argsort(rank.take(codes), kind="stable")  # of one byte: a count, no comparisons
+    order = np.argsort(kernels.mapped(rank, codes), kind="stable")  # of one byte: a count, no comparisons
     at = 0
-    for size in count[top].tolist():
-        yield order[at : at + size]
+    for size, lost in zip(count[top].tolist(), sums[top].tolist(), strict=True):
+        yield order[at : at + size], lost
         at += size
 
 
@@ -181,7 +177,10 @@ def together(run: Run, account: IdleAccount, chosen: Rows, rows: AnyRows | None 
     if not index.all_steady:
         keep = index.are_steady(chosen)
         chosen, rows = chosen[keep], rows[keep]
-    return [_loss(account, chosen, rows)] if len(chosen) else []
+    if len(chosen) == 0:
+        return []
+    longest = int(np.argmax(pieces.longest_ns[chosen]))
+    return [Loss(account, int(rows[longest]), int(pieces.lengths(chosen).sum()), chosen)]
 
 
 def cause_losses(run: Run, account: IdleAccount, cause: Cause, *, steady: bool = True) -> list[Loss]:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from stallscope.analyzers.idle import IS_HOST_WORK, IdleAccount
 from stallscope.profiler import kernels
-from stallscope.profiler.timeline import Bool, Int64
+from stallscope.profiler.timeline import Bool, Int32, Int64
 
 if TYPE_CHECKING:
     from stallscope.analyzers.run import Run
@@ -72,7 +72,9 @@ class Pace:
         the stall than not left no record. Shape (g,)."""
         pieces, gaps = self.account.pieces, self.account.view.gaps
         out = np.full(len(gaps), -1, np.intp)
-        work = np.flatnonzero(self.is_work & kernels.mapped(self.is_stall, pieces.gap) & (pieces.row >= 0))
+        work = np.flatnonzero(self.is_work & kernels.mapped(self.is_stall, pieces.gap))
+        unseen = self._unseen(work)
+        work = work[pieces.row[work] >= 0]
         if len(work) == 0:
             return out
         # pieces come by gap and by time
@@ -88,15 +90,15 @@ class Pace:
         rows = pieces.row[work[longest]]
         found = self.run.places.covering(rows, begin, end, 0.6)
         out[gap] = np.where(found >= 0, found, rows)
-        out[self._unseen] = -1
+        out[unseen] = -1
         return out
 
-    @cached_property
-    def _unseen(self) -> Bool:
-        """Gaps of which more passed in code that left no record than in spans. Shape (g,)."""
-        pieces = self.account.pieces
-        seen, unseen = (
-            kernels.sums(pieces.gap[mine], pieces.lengths(mine), len(self.account.view.gaps))
-            for mine in (np.flatnonzero(self.is_work & known) for known in (pieces.row >= 0, pieces.row < 0))
-        )
-        return unseen > seen
+    def _unseen(self, work: npt.NDArray[np.intp]) -> Int32:
+        """The gaps of some pieces, all of these gaps' work, of which more passed in code that left no record than in
+        spans."""
+        gap, length = self.account.pieces.gap[work], self.account.pieces.lengths(work)
+        if len(gap) == 0:
+            return gap
+        heads = np.flatnonzero(np.append(True, gap[1:] != gap[:-1]))
+        more = np.add.reduceat(np.where(self.account.pieces.row[work] >= 0, length, -length), heads)
+        return gap[heads[more < 0]]

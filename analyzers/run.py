@@ -359,6 +359,12 @@ class Run:
         (`waits.copy_waiters`)."""
         return waits.copy_waiters(self)
 
+    def let_go_of_threads(self) -> None:
+        """Drop what is mostly asked for pieces of idle time, once these are made: what comes then needs the room."""
+        _ = self.pressure  # is asked for in any case, and adds the same segments up
+        self.host_causes.let_go()
+        self._segments.clear()
+
     def let_go(self) -> None:
         """Drop what only rules ask for, once they have: it is worked out again if anyone asks once more."""
         self._segments.clear()
@@ -428,7 +434,8 @@ class Run:
         """
         tracks = self.timeline.tracks
         rows = self.timeline.track_rows(track)
-        if not (self.timeline.spans.kind[rows] == np.int8(Kind.QUEUE)).any():
+        low, high = np.searchsorted(self.timeline.rows(Kind.QUEUE), [rows.start, rows.stop])
+        if low == high:
             return self._own_captures(track)
         same = [t for t in self.host_tracks if tracks[t].process == tracks[track].process]
         sets = [self._own_captures(t) for t in same]

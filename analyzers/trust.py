@@ -273,7 +273,7 @@ class Trust:
             for cause in (Cause.UNEXPLAINED, Cause.BEFORE_RECORDING):
                 idle[cause] += account.totals()[cause.key]
         if self.run.idle:
-            self.run.host_causes.let_go()  # the pieces of all devices are made
+            self.run.let_go_of_threads()  # the pieces of all devices are made
         whole = sum(view.idle_ns for view in self.run.devices.values())
         if not whole:
             return None

@@ -21,6 +21,7 @@ from stallscope.profiler.timeline import Flows, Int64, Spans, Track
 _FIRST_WORK, _WORK_KINDS = min(DEVICE_WORK), len(DEVICE_WORK)
 """Their numbers follow each other."""
 _LAUNCHERS = [int(Kind.RUNTIME), int(Kind.QUEUE)]
+_BLOCK = 1 << 17
 _SPREAD = np.int64(0x1E3779B97F4A7C15)
 
 
@@ -56,7 +57,8 @@ def submitters(spans: Spans, launches: npt.NDArray[Any]) -> npt.NDArray[np.intp]
     enqueue on the other thread (the dequeue's own `launch_row`); everywhere else it is the launch itself.
     """
     launch = np.asarray(launches, np.intp)
-    if not (spans.kind == np.int8(Kind.QUEUE)).any():
+    blocks = (spans.kind[low : low + _BLOCK] for low in range(0, len(spans), _BLOCK))
+    if not any((kind == np.int8(Kind.QUEUE)).any() for kind in blocks):
         return launch
     at = launch.copy()
     open_ = (at >= 0) & (spans.kind[np.maximum(at, 0)] != Kind.QUEUE)
