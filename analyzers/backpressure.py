@@ -14,7 +14,6 @@ import numpy as np
 
 from stallscope.profiler import intervals, kernels
 from stallscope.profiler.device import DeviceView
-from stallscope.profiler.kinds import HOST_CALLS
 from stallscope.profiler.light import dataclass
 from stallscope.profiler.timeline import Int64
 
@@ -118,27 +117,24 @@ def _waited(run: Run, view: DeviceView, calls: Any) -> int:
 
 def _balance(run: Run, view: DeviceView, calls: Any) -> float:
     """Device work over device work plus the launching threads' work that is no wait."""
-    work = 0
-    active = run.timeline.of_kind(*HOST_CALLS)
-    active &= ~run.is_wait
-    active &= ~run.places.is_waiting
-    active = np.append(active, False)  # what row -1 finds
-    for track in kernels.distinct(run.timeline.spans.track[calls]).tolist():
-        segments = run.segments(track)
-        low = int(np.searchsorted(segments.end_ns, view.first_ns, side="right"))
-        high = int(np.searchsorted(segments.start_ns, view.last_ns))
-        total = 0
-        for at in range(low, high, _BLOCK):  # small enough to stay in the cache
-            part = slice(at, min(at + _BLOCK, high))
-            took = segments.end_ns[part] - segments.start_ns[part]
-            total += int(took.dot(kernels.mapped(active, segments.row[part])))
-        if high > low:  # only the first and the last one stick out
-            total -= int(active[segments.row[low]]) * max(view.first_ns - int(segments.start_ns[low]), 0)
-            total -= int(active[segments.row[high - 1]]) * max(
-                int(segments.end_ns[high - 1]) - view.last_ns, 0
-            )
-        work = max(work, total)
+    tracks = kernels.distinct(run.timeline.spans.track[calls]).tolist()
+    work = max((run.worked_ns(track, view) for track in tracks), default=0)
     return view.busy_ns / (view.busy_ns + work) if view.busy_ns + work else 0.0
+
+
+def worked_ns(run: Run, track: int, view: DeviceView) -> int:
+    """How long a thread did what is no wait, from a device's first work to its last."""
+    segments, works, total = run.segments(track), run.is_host_work, 0
+    low = int(np.searchsorted(segments.end_ns, view.first_ns, side="right"))
+    high = int(np.searchsorted(segments.start_ns, view.last_ns))
+    for at in range(low, high, _BLOCK):  # small enough to stay in the cache
+        part = slice(at, min(at + _BLOCK, high))
+        took = segments.end_ns[part] - segments.start_ns[part]
+        total += int(took.dot(kernels.mapped(works, segments.row[part])))
+    if high > low:  # only the first and the last one stick out
+        total -= int(works[segments.row[low]]) * max(view.first_ns - int(segments.start_ns[low]), 0)
+        total -= int(works[segments.row[high - 1]]) * max(int(segments.end_ns[high - 1]) - view.last_ns, 0)
+    return total
 
 
 def table(run: Run) -> list[dict[str, Any]]:

@@ -199,6 +199,12 @@ class IdleAccount:
         )
 
     @cached_property
+    def host_tracks(self) -> list[int]:
+        """The threads that made any of the gaps that the host made."""
+        found: list[int] = kernels.distinct(self.track[self.is_host]).tolist()
+        return found
+
+    @cached_property
     def between_windows(self) -> Bool:
         """Gaps that reach into time in which nothing was recorded. Shape (g,)."""
         gaps = self.view.gaps
@@ -315,9 +321,10 @@ class IdleAccount:
         if len(host) == 0:
             return []
         out = [self._launches(host)]
-        for track in kernels.distinct(self.track[host]).tolist():
+        for track in self.host_tracks:
             mine = host[self.track[host] == track]
             out.append(self._activity(track, mine, self.view.gaps.start_ns[mine], self.host_end_ns[mine]))
+            self.run.let_go_of_thread(track, self.view)
         return out
 
     def _launches(self, host: Rows) -> Part:
@@ -447,7 +454,7 @@ def _claimed(account: IdleAccount, parts: list[Part]) -> tuple[Int64, Part, Int3
     once = np.zeros(len(gaps), bool)
     since = np.full(len(gaps), -(1 << 62), np.int64)
     host = np.flatnonzero(account.is_host)
-    for track in kernels.distinct(account.track[host]).tolist():
+    for track in account.host_tracks:
         mine, blocks = host[account.track[host] == track], account.blocks(track)
         found, claim = claims(
             account.run,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stallscope.analyzers import contention, hostwords, waits
+from stallscope.analyzers import backpressure, contention, hostwords, waits
 from stallscope.analyzers.backpressure import Pressure, pressure
 from stallscope.analyzers.blocking import LaunchBlocking
 from stallscope.analyzers.chains import Chain, find_chains
@@ -82,6 +82,7 @@ class Run:
         self._contention: dict[int, IntervalSet] = {}
         self._steady_spans: dict[int, int] = {}
         self._python_time: dict[int, IntervalSet] = {}
+        self._worked: dict[tuple[int, int], int] = {}
 
     # -- what there is -----------------------------------------------------------------------------
 
@@ -359,11 +360,36 @@ class Run:
         (`waits.copy_waiters`)."""
         return waits.copy_waiters(self)
 
+    def worked_ns(self, track: int, view: DeviceView) -> int:
+        """How long a thread worked while a device did (`backpressure.worked_ns`), added up once."""
+        key = track, view.device
+        if key not in self._worked:
+            self._worked[key] = backpressure.worked_ns(self, track, view)
+        return self._worked[key]
+
+    @cached_property
+    def is_host_work(self) -> npt.NDArray[np.bool_]:
+        """Rows in which the host works and does not wait; False behind them for -1. Shape (n + 1,)."""
+        out = np.zeros(len(self.timeline) + 1, np.bool_)
+        out[:-1] = self.timeline.of_kind(*kinds.HOST_CALLS)
+        for but in (self.is_wait, self.places.is_waiting):
+            np.greater(out[:-1], but, out=out[:-1])
+        return out
+
+    def let_go_of_thread(self, track: int, view: DeviceView) -> None:
+        """Drop the segments of a thread once a device's idle time is cut by them: what comes then needs the room."""
+        self.worked_ns(track, view)  # is asked for in any case, and adds them up
+        if not any(
+            track in account.host_tracks for account in self.idle.values() if account.view is not view
+        ):
+            self._segments.pop(track, None)
+
     def let_go_of_threads(self) -> None:
-        """Drop what is mostly asked for pieces of idle time, once these are made: what comes then needs the room."""
-        _ = self.pressure  # is asked for in any case, and adds the same segments up
+        """Drop what is mostly asked for pieces of idle time, once those of all devices are made."""
+        _ = self.pressure  # is asked for in any case, and adds up the segments that are left
         self.host_causes.let_go()
         self._segments.clear()
+        self.__dict__.pop("is_host_work", None)
 
     def let_go(self) -> None:
         """Drop what only rules ask for, once they have: it is worked out again if anyone asks once more."""
