@@ -279,11 +279,9 @@ class TimelineBuilder:
             self.notes.add("repeated-events", "warning",
                            "records of device work and of calls came twice (equal name, times and ids); each counts once",
                            len(again), first)  # fmt: skip
-        none = np.zeros(0, np.int32)  # until they are nested
-        launch_row = self.room.empty(n, np.int32)
-        launch_row[:] = -1
+        none = np.zeros(0, np.int32)  # until they are nested and linked
         columns.setdefault("external_id", none)
-        spans = Spans(**columns, parent=none, depth=none, self_ns=columns["dur_ns"], launch_row=launch_row)
+        spans = Spans(**columns, parent=none, depth=none, self_ns=columns["dur_ns"], launch_row=none)
         if self._in_order:
             spans.put_off_external_ids(self._external_ids)
         return spans, row_of
@@ -338,6 +336,7 @@ class TimelineBuilder:
         return Flows(rows[0], rows[1], np.concatenate([f[2] for f in self._flows]))
 
     def _link(self, spans: Spans, flows: Flows) -> None:
+        spans.launch_row = np.full(len(spans), -1, np.int32)  # where the ends of the call tree stood
         for launches, works in self._links:
             spans.launch_row[self.rows(works)] = self.rows(launches)
         join_launches(spans, flows, self.tracks, self.notes)

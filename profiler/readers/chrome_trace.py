@@ -90,15 +90,11 @@ _IGNORED_PHASES = {
 }
 _KNOWN_PHASES = "XBEbenSFiICstfM" + "".join(_IGNORED_PHASES)
 _LAUNCH_ARROWS = ("ac2g", "async_gpu")
-_ON_DEVICE = np.isin(np.arange(len(Kind)), [int(k) for k in (*DEVICE_WORK, Kind.DEVICE_WAIT)])
 _IS_WORK = np.isin(np.arange(len(Kind)), [int(k) for k in DEVICE_WORK])
-_STREAM, _ASYNC, _GROUPS = 1, 4, 5
+_STREAM, _MIRRORED, _PROFILER, _ASYNC, _GROUPS = range(1, 6)
+"""What lanes rows stand on: of device work, of annotations seen from the device, of the profiler; of the host is 0."""
 _BLOCK = 1 << 15
 """Events looked at at once where nothing but a sum or an extreme is kept."""
-_LANE_GROUP = np.where(_ON_DEVICE, _STREAM, 0).astype(np.int8)
-"""What lanes rows of a kind stand on: 0 host, 1 device work, 2 mirrored annotations, 3 profiler; 4 is async."""
-_LANE_GROUP[Kind.DEVICE_ANNOTATION] = 2
-_LANE_GROUP[Kind.OVERHEAD] = 3
 LONG_WORK_NS = 10 * 10**9
 """Device work up to 10 seconds is believed to be as long as it says."""
 _MAX_DURATION_NS = 30 * 24 * 3600 * 10**9
@@ -357,7 +353,7 @@ class _Interpreter:
                 ts = ts[mask]
             if len(ts):
                 low, high = min(low, int(ts.min())), max(high, int(ts.max()))
-            if int(dur.max()) > LONG_WORK_NS or ((dur < 0) & mask).any():
+            if (mask & (dur.view(np.uint64) > LONG_WORK_NS)).any():  # without its sign a negative one is long
                 return False
         return low > 0 and high - low <= _MAX_DURATION_NS
 
@@ -522,7 +518,7 @@ class _Interpreter:
     def _tracks(self, spans: npt.NDArray[np.bool_], kind: npt.NDArray[np.int8]) -> npt.NDArray[np.int32]:
         """The track of every span: thread, stream, or a lane of labels. Shape (n,), -1 for what is no span."""
         raw = self.raw
-        group = kernels.mapped(_LANE_GROUP, kind)
+        group = _lane_groups(kind)
         for events in self.paired:
             group[events[_phase_in(raw.ph[events], "bS")]] = _ASYNC
         # a number per lane: threads by what kind of lane they are, behind them streams and async ids
@@ -573,22 +569,21 @@ class _Interpreter:
             device = NO_TIME
         name = self.lanes.process.get(pid, "")
         thread_name = self.lanes.thread.get((pid, tid), "")
-        if group == 1:
+        if group == _STREAM:
             number = device if device != NO_TIME else self._device_number(process, name)
             stream = self._stream(self._id(lane), thread_name)
             label = thread_name or f"stream {stream}"
             return Track(label, "device", rank, process, name, device=number, stream=stream)
-        roles = {0: "host", 2: "label", 3: "label", 4: "label"}
         thread = self._id(tid)
         label = thread_name or (f"thread {thread}" if thread != -1 else "thread")
-        if group == 2:
+        if group == _MIRRORED:
             label = f"annotations ({label})"
-        elif group == 3:
+        elif group == _PROFILER:
             label = "profiler overhead"
-        elif group == 4:
+        elif group == _ASYNC:
             label = f"async {self._id(lane)}"
-        number = device if group == 2 and device != NO_TIME else -1
-        role = "label" if group == 0 and process in ("Spans", "Traces") else roles[group]
+        number = device if group == _MIRRORED and device != NO_TIME else -1
+        role = "label" if group != 0 or process in ("Spans", "Traces") else "host"
         return Track(label, role, rank, process, name, thread, number)
 
     @staticmethod
@@ -891,7 +886,18 @@ def _changes(codes: npt.NDArray[np.int32]) -> Iterator[tuple[int, npt.NDArray[np
     """Per block of codes where it begins, and the places in it whose code is not the one before: many repeat that."""
     for low in range(0, len(codes), _BLOCK):
         some = codes[low : low + _BLOCK]
-        yield low, np.flatnonzero(np.append(True, some[1:] != some[:-1]))
+        new = np.ones(len(some), bool)
+        np.not_equal(some[1:], some[:-1], out=new[1:])
+        yield low, np.flatnonzero(new)
+
+
+def _lane_groups(kind: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
+    """The group of lanes that rows of some kinds stand on, shape of `kind`."""
+    group = is_device_work(kind).view(np.int8)
+    group |= (kind == np.int8(Kind.DEVICE_WAIT)).view(np.int8)
+    for of, number in ((Kind.DEVICE_ANNOTATION, _MIRRORED), (Kind.OVERHEAD, _PROFILER)):
+        group += (kind == np.int8(of)).view(np.int8) * np.int8(number)
+    return group
 
 
 def _place(events: list[int]) -> str:

@@ -302,23 +302,29 @@ def _column(memory: Any, rows: int, kind: str, default: int) -> Any:
     return np.broadcast_to(np.array(default, dtype=kind), (rows,))
 
 
+_BLOCK = 1 << 16
+"""Arguments looked at at once."""
+
+
 def _clean_nested(args: ArgStore, mender: Mender) -> None:
     """The compiled tokeniser looks only at the brackets of lists and objects in arguments. Here each distinct
     text is made strict JSON."""
-    nested = np.flatnonzero(args.tag == ARG_JSON)
     used = np.zeros(len(args.strings), bool)
-    used[args.value[nested]] = True
+    for low in range(0, len(args), _BLOCK):
+        some = slice(low, low + _BLOCK)
+        used[args.value[some].take(np.flatnonzero(args.tag[some] == ARG_JSON))] = True
     better = {}
     for code in np.flatnonzero(used).tolist():
         text = args.strings.texts[code]
         raw = text.encode("utf-8", "surrogateescape")  # bytes that are no UTF-8 come as lone surrogates
         if not is_strict(raw):
             args.strings.texts[code] = raw.decode("utf-8", "replace")
-            first = args.events_of(nested[np.argmax(args.value[nested] == code)][None])
+            first = args.events_of(np.flatnonzero((args.tag == ARG_JSON) & (args.value == code))[:1])
             better[code] = mender.clean_json(raw, -1 - int(first[0])).decode()
     if better:
         codes = np.arange(len(args.strings))
         codes[list(better)] = [args.strings.code(text) for text in better.values()]
+        nested = args.tag == ARG_JSON
         args.value[nested] = codes[args.value[nested]]
 
 
