@@ -110,8 +110,8 @@ def _long(segments: Segments) -> npt.NDArray[np.intp]:
     found = []
     for low in range(0, len(segments.row), _BLOCK):  # small enough to stay in the cache
         part = slice(low, low + _BLOCK)
-        long = segments.end_ns[part] - segments.start_ns[part] >= HANDED_NS
-        found.append(low + np.flatnonzero(long & (segments.row[part] >= 0)))
+        long = np.flatnonzero(segments.end_ns[part] - segments.start_ns[part] >= HANDED_NS)
+        found.append(low + long[segments.row[part][long] >= 0])
     return np.concatenate(found) if found else np.zeros(0, np.intp)
 
 

@@ -261,9 +261,11 @@ class IdleAccount:
         """Gaps ended by the first kernel of a graph launch."""
         gaps = self.view.gaps
         graph = (gaps.launch >= 0) & self.run.is_graph_launch[np.maximum(gaps.launch, 0)]
-        before = np.searchsorted(self.view.start_ns, gaps.end_ns, side="left") - 1
+        asked = np.flatnonzero(graph)
+        before = np.searchsorted(self.view.start_ns, gaps.end_ns[asked], side="left") - 1
         previous = self.run.timeline.spans.launch_row[self.view.rows[np.maximum(before, 0)]]
-        return np.asarray(graph & (previous != gaps.launch), np.bool_)
+        graph[asked] = previous != gaps.launch[asked]
+        return graph
 
     @cached_property
     def _inside_graph_call(self) -> Bool:

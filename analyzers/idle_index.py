@@ -117,17 +117,15 @@ class PlaceCodes:
         return self.table[:-1]
 
     def _codes(self, rows: npt.NDArray[np.signedinteger]) -> Int32:
-        code, places = np.zeros(len(rows), np.int32), self.places
-        left = np.arange(len(rows))
-        for nth, find in (
-            (2, places.user_frames),
-            (1, places.operators),
-            (0, lambda some: places.nearest(some, places.is_annotation)),
-        ):
-            found = find(rows[left])
-            known = found >= 0
-            code[left[known]] = self.name[found[known]] + (1 + nth * self.texts)
-            left = left[~known]
+        places, code = self.places, np.zeros(len(rows), np.int32)
+        for nth, above in ((1, places.operator_of), (2, places.frame_of)):
+            found = kernels.mapped(above, rows)
+            np.copyto(
+                code, kernels.mapped(self.name, found) + np.int32(1 + nth * self.texts), where=found >= 0
+            )
+        left = np.flatnonzero(code == 0)
+        label = places.nearest(rows[left], places.is_annotation)
+        code[left] = np.where(label >= 0, self.name[label] + 1, 0)
         return code
 
 

@@ -232,8 +232,8 @@ class Places:
         operators around it that starts only a few kernels. What is around that (a step, a compiled region, a
         function of the autograd engine, a module) is no operator a program calls for its value. -1 for none.
         """
-        at = self.operators(rows)
-        at[(at >= 0) & ~self._is_call[at]] = -1
+        at = kernels.mapped(self.operator_of, rows)
+        at[(at >= 0) & ~kernels.mapped(self._is_call, at)] = -1
         return kernels.nearest(self.timeline.spans.parent, self._outer_call, at).astype(np.intp, copy=False)
 
     @cached_property
@@ -249,13 +249,14 @@ class Places:
     @cached_property
     def _is_call(self) -> npt.NDArray[np.bool_]:
         """Operators with a name space, which start few kernels. Shape (n,)."""
-        named = self.timeline.match_names(
+        named = self.timeline.named_rows(
             lambda n: "::" in n and not n.startswith(("autograd::engine", "##")) and " " not in n,
             Kind.OPERATOR,
         )
-        named[self._steps] = False
-        named &= self._launches_inside() <= FEW_LAUNCHES
-        return named
+        found = np.zeros(len(self.timeline), np.bool_)
+        found[named[self._launches_inside()[named] <= FEW_LAUNCHES]] = True
+        found[self._steps] = False
+        return found
 
     def _launches_inside(self) -> npt.NDArray[np.uint8]:
         """How many kernel launches each operator holds, by correlation of work on the device; of more than

@@ -131,7 +131,7 @@ class Run:
     @cached_property
     def devices(self) -> dict[int, DeviceView]:
         """Each device that did any work."""
-        return device_views(self.timeline)
+        return device_views(self.timeline, self.whole)
 
     @cached_property
     def idle(self) -> dict[int, IdleAccount]:

@@ -198,13 +198,13 @@ def _strictly_inside(points: Int64, starts: Int64, ends: Int64) -> npt.NDArray[n
     return (at >= 0) & (points > starts[np.maximum(at, 0)]) & (points < ends[np.maximum(at, 0)])
 
 
-def device_views(timeline: Timeline) -> dict[int, DeviceView]:
+def device_views(timeline: Timeline, whole: DeviceView | None = None) -> dict[int, DeviceView]:
     """One view per device that did any work, by device number; ranks of a merged trace stay apart.
 
     Devices of different processes with one number (every rank has a device 0) are told apart by rank:
-    the key is then rank * 1000 + device.
+    the key is then rank * 1000 + device. `whole` is the view of all of them, if there is one: it has them in order.
     """
-    rows = timeline.device_work()
+    rows = timeline.device_work() if whole is None else whole.rows
     if len(rows) == 0:
         return {}
     keys = device_keys(timeline)

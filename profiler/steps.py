@@ -582,9 +582,11 @@ def _assign(out: Codes, asks: Mask, when: Int64, steps: list[Step], mine: list[i
     """Give rows that ask, and have no step yet, the one of `mine` (by start, not overlapping) they are in."""
     starts = np.array([steps[i].start_ns for i in mine], dtype=np.int64)
     ends = np.array([steps[i].end_ns for i in mine], dtype=np.int64)
+    asking = np.flatnonzero(asks & (out < 0))
+    when = when[asking]
     at = np.searchsorted(starts, when, side="right") - 1
-    inside = asks & (out < 0) & (at >= 0) & (when < ends[np.maximum(at, 0)])
-    out[inside] = np.array(mine, np.int32)[at[inside]]
+    inside = (at >= 0) & (when < ends[np.maximum(at, 0)])
+    out[asking[inside]] = np.array(mine, np.int32)[at[inside]]
 
 
 def _assign_sorted(out: Codes, asks: Mask, when: Int64, steps: list[Step], mine: list[int]) -> None:

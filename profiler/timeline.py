@@ -670,7 +670,13 @@ class Timeline:
 
     def device_work(self) -> npt.NDArray[np.intp]:
         """Rows of kernels, collectives, copies and memsets."""
-        return self.rows(*DEVICE_WORK)
+        return self._device_work if self.spans.is_frozen else self.rows(*DEVICE_WORK)
+
+    @cached_property
+    def _device_work(self) -> npt.NDArray[np.intp]:
+        rows = self.rows(*DEVICE_WORK)
+        rows.flags.writeable = False  # all who ask get the same
+        return rows
 
     def track_rows(self, track: int) -> slice:
         """The rows of one track."""
