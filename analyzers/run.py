@@ -522,8 +522,10 @@ class Run:
         mask[named[used[named]]] = True
         rows = self.outermost(rows, mask)
         told = np.concatenate([calls[used[calls]], self.timeline.device_work()])
-        linked = spans.correlation[told]
-        return rows[kernels.join(linked, spans.correlation[rows], NO_ID + 1) < 0]  # no id is one, too
+        linked = spans.ids_at("correlation", told)
+        return rows[
+            kernels.join(linked, spans.ids_at("correlation", rows), NO_ID + 1) < 0
+        ]  # no id is one, too
 
     @cached_property
     def host_span(self) -> tuple[int, int]:

@@ -175,7 +175,7 @@ class Trust:
         timeline, rows = self.run.timeline, self.run.whole.rows
         flows = timeline.flows
         arrows = kernels.among(flows.to_row, rows) & (flows.from_row >= 0)
-        numbers = timeline.spans.correlation[rows] != NO_ID
+        numbers = timeline.spans.ids_at("correlation", rows) != NO_ID
         return len(timeline.rows(*HOST_CALLS)) > 0 and bool(numbers.any() or arrows.any())
 
     @cached_property
@@ -244,9 +244,9 @@ class Trust:
         gaps = [view.gaps for view in self.run.devices.values()]
         spans, rows = self.run.timeline.spans, self.run.whole.rows
         unlinked = rows[spans.launch_row[rows] < 0]
-        ids = spans.correlation[rows[spans.launch_row[rows] >= 0]]
+        ids = spans.ids_at("correlation", rows[spans.launch_row[rows] >= 0])
         first = int(ids.min()) if len(ids) else 0
-        early = int((spans.correlation[unlinked] < first).sum()) if len(ids) else 0
+        early = int((spans.ids_at("correlation", unlinked) < first).sum()) if len(ids) else 0
         waited = sum(int(g.dur_ns[g.gap_class == BEFORE_RECORDING].sum()) for g in gaps)
         if not early:
             return Check("before-recording", "ok", 0, "no kernel was launched before recording began")

@@ -499,11 +499,8 @@ class _Packer:
         put("linked", _steps(place[linked]))
         put("launch", zigzag(_steps(at[launch[linked]])))
         del place, launch, linked
-        for name, ids in (
-            ("correlation", kernels.mapped(spans.correlation, row)),
-            ("external", spans.external_ids_at(row)),
-        ):
-            numbers, texts = self._ids(ids)
+        for name, column in (("correlation", "correlation"), ("external", "external_id")):
+            numbers, texts = self._ids(spans.ids_at(column, row))
             put(name, numbers)
             head[name + "Text"] = texts
         codes, head["args"] = self._arguments(row)

@@ -7,6 +7,7 @@ the rows exist. `finish` derives what all later stages share: rows in order, cal
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,8 @@ from stallscope.profiler.timeline import (
 )
 
 Codes = int | npt.NDArray[Any]
+IdsOf = Callable[[Int32], Int64]
+"""Ids of source events."""
 
 
 _BLOCK = 1 << 16
@@ -53,9 +56,9 @@ class _Batch:
     name: Int32
     category: Int32
     kind: npt.NDArray[np.int8]
-    correlation: Int64
+    correlation: Int64 | None
+    """None, as `external_id`, in the only batch there is: then both are arguments, read when they are asked for."""
     external_id: Int64 | None
-    """None in the only batch there is: they are the arguments of that name, read when they are asked for."""
     source: Int32
 
 
@@ -75,6 +78,7 @@ class TimelineBuilder:
         self.notes = Notes()
         self.tracks: list[Track] = []
         self._track_codes: dict[Track, int] = {}
+        self._put_off: dict[str, IdsOf] = {}
         self._args = args
         self._extra_args: list[tuple[Int32, str, npt.NDArray[np.uint8], Int64]] = []
         self._next_source = 0 if args is None or len(args) == 0 else args.last_event() + 1
@@ -141,13 +145,14 @@ class TimelineBuilder:
         self._events += n
         return events
 
-    def add_in_order(self, **columns: npt.NDArray[Any]) -> None:
+    def add_in_order(self, correlations: IdsOf, external_ids: IdsOf, **columns: npt.NDArray[Any]) -> None:
         """Add all spans there are, in `span_order` already: the columns of `add`, of the timeline's own types, which
-        are then kept as they are. Event numbers are those of the rows. External ids are the arguments of that name.
+        are then kept as they are. Event numbers are those of the rows. Ids are read when they are asked for.
         """
         if self._batches:
             raise ValueError("there are other spans already")
-        self._batches.append(_Batch(**columns, external_id=None))
+        self._batches.append(_Batch(**columns, correlation=None, external_id=None))
+        self._put_off = {"correlation": correlations, "external_id": external_ids}
         self._events = len(columns["start_ns"])
         self._next_source = max(self._next_source, int(np.max(columns["source"], initial=-1)) + 1)
         self._in_order = True
@@ -254,7 +259,7 @@ class TimelineBuilder:
         columns = {
             name: _joined([getattr(b, name) for b in self._batches])
             for name in _Batch.__dataclass_fields__
-            if not (self._in_order and name == "external_id")
+            if not (self._in_order and name in self._put_off)
         }
         self._batches.clear()
         n = len(columns["track"])
@@ -265,10 +270,7 @@ class TimelineBuilder:
             row_of[order] = np.arange(n)
             # each unsorted column goes before the next is copied
             columns = {name: columns.pop(name)[order] for name in list(columns)}
-        again = _repeats(columns)
-        if self._in_order and len(again):
-            ids = (self._external_ids(columns["source"][at]) for at in (again, again - 1))
-            again = again[np.equal(*ids)]
+        again = _repeats(columns, self._put_off if self._in_order else {})
         if len(again):
             kept = np.ones(n, bool)
             kept[again] = False
@@ -280,15 +282,12 @@ class TimelineBuilder:
                            "records of device work and of calls came twice (equal name, times and ids); each counts once",
                            len(again), first)  # fmt: skip
         none = np.zeros(0, np.int32)  # until they are nested and linked
-        columns.setdefault("external_id", none)
+        if self._in_order:
+            columns |= dict.fromkeys(self._put_off, none)
         spans = Spans(**columns, parent=none, depth=none, self_ns=columns["dur_ns"], launch_row=none)
         if self._in_order:
-            spans.put_off_external_ids(self._external_ids)
+            spans.put_off(**self._put_off)
         return spans, row_of
-
-    def _external_ids(self, sources: Int32) -> Int64:
-        args = self._args if self._args is not None else ArgStore.empty(self.strings)
-        return args.ids_at("External id", sources)
 
     def _nest(self, spans: Spans) -> None:
         tree = nest(spans.track, spans.start_ns, spans.dur_ns, self.room)
@@ -360,19 +359,27 @@ class TimelineBuilder:
         return base.interleaved(extra, is_extra)
 
 
-def _repeats(sorted_columns: dict[str, npt.NDArray[Any]]) -> npt.NDArray[np.intp]:
-    """Rows that are the same record as the row before: equal in lane, times, name and correlation id.
+def _repeats(
+    sorted_columns: dict[str, npt.NDArray[Any]], put_off: Mapping[str, IdsOf]
+) -> npt.NDArray[np.intp]:
+    """Rows that are the same record as the row before: equal in lane, times, name and ids.
 
-    Only of records with a length and an id: two operators of one microsecond may well be alike.
+    Only of records with a length and a correlation id: two operators of one microsecond may well be alike. Ids that
+    were put off are read.
     """
     start = sorted_columns["start_ns"]
-    at = np.flatnonzero(start[1:] == start[:-1]) + 1
-    for name in ("dur_ns", "track", "name", "correlation", "kind", "external_id"):
-        if (column := sorted_columns.get(name)) is not None:
-            at = at[column[at] == column[at - 1]]
-    has_id = (sorted_columns["correlation"][at] != NO_ID) & (sorted_columns["dur_ns"][at] > 0)
-    found: npt.NDArray[np.intp] = at[has_id & np.isin(sorted_columns["kind"][at], _ONCE)]
-    return found
+    at: npt.NDArray[np.intp] = np.flatnonzero(start[1:] == start[:-1]) + 1
+    for name in ("dur_ns", "track", "name", "kind"):
+        column = sorted_columns[name]
+        at = at[column[at] == column[at - 1]]
+    at = at[(sorted_columns["dur_ns"][at] > 0) & np.isin(sorted_columns["kind"][at], _ONCE)]
+    for name in ("correlation", "external_id"):
+        ids, before = (
+            put_off[name](sorted_columns["source"][rows]) if name in put_off else sorted_columns[name][rows]
+            for rows in (at, at - 1)
+        )  # fmt: skip
+        at = at[(ids == before) & ((ids != NO_ID) | (name != "correlation"))]
+    return at
 
 
 def span_order(track: Int32, start_ns: Int64, dur_ns: Int64) -> npt.NDArray[np.intp]:

@@ -179,14 +179,14 @@ class DeviceView:
         began = spans.start_ns[np.maximum(launch, 0)]
         out[linked] = np.where(ends[linked] - starts[linked] < QUEUED_SHORT_NS, QUEUED_SHORT, QUEUED_LONG)
         out[linked & (began > starts)] = HOST
-        ids = spans.correlation[ended_by]
+        ids = spans.ids_at("correlation", ended_by)
         plain = (ids > TEXT_ID_BASE) & (ids != NO_ID)
         out[~linked & plain & (ids < self._first_linked_id())] = BEFORE_RECORDING
         return out
 
     def _first_linked_id(self) -> int:
         spans = self.timeline.spans
-        ids = spans.correlation[self.rows[spans.launch_row[self.rows] >= 0]]
+        ids = spans.ids_at("correlation", self.rows[spans.launch_row[self.rows] >= 0])
         ids = ids[(ids > TEXT_ID_BASE) & (ids != NO_ID)]
         return int(ids.min()) if len(ids) else -(1 << 62)
 

@@ -69,20 +69,20 @@ def submitters(spans: Spans, launches: npt.NDArray[Any]) -> npt.NDArray[np.intp]
     return np.where(asked >= 0, asked, launch).astype(np.intp)
 
 
-def _with_id(ids: Int64, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-    """The rows that have an id; 0 means "none" in every producer seen."""
-    mine = ids.take(rows)
-    found: npt.NDArray[np.intp] = rows[(mine != NO_ID) & (mine != 0)]
-    return found
+def _with_id(spans: Spans, column: str, rows: npt.NDArray[np.intp]) -> tuple[npt.NDArray[np.intp], Int64]:
+    """The rows that have an id, and their ids; 0 means "none" in every producer seen."""
+    ids = spans.ids_at(column, rows)
+    found = np.flatnonzero((ids != NO_ID) & (ids != 0))
+    return rows.take(found), ids.take(found)
 
 
 def _keys(spans: Spans, ids: Int64, rows: npt.NDArray[np.intp], tracks: Sequence[Track]) -> Int64:
-    """Ids that differ from rank to rank; with one rank, as they are."""
+    """The ids of rows, made to differ from rank to rank; with one rank, as they are."""
     if len({track.rank for track in tracks}) < 2:
-        return ids[rows]
+        return ids
     ranks = np.array([track.rank for track in tracks], np.int64)
     with np.errstate(over="ignore"):
-        return ids[rows] + (ranks[spans.track[rows]] + 2) * _SPREAD
+        return ids + (ranks[spans.track[rows]] + 2) * _SPREAD
 
 
 def _join_by_external_id(
@@ -91,10 +91,12 @@ def _join_by_external_id(
     works: npt.NDArray[np.intp],
     tracks: Sequence[Track],
 ) -> None:
-    operators, works = _with_id(spans.external_id, operators), _with_id(spans.external_id, works)
+    (operators, ids), (works, work_ids) = (
+        _with_id(spans, "external_id", rows) for rows in (operators, works)
+    )
     if len(operators) == 0 or len(works) == 0:
         return
-    keys, wanted = (_keys(spans, spans.external_id, rows, tracks) for rows in (operators, works))
+    keys, wanted = _keys(spans, ids, operators, tracks), _keys(spans, work_ids, works, tracks)
     spans.launch_row[works] = lookup(keys, operators, spans.start_ns[operators], wanted)
 
 
@@ -106,16 +108,16 @@ def _join_by_correlation(
 ) -> npt.NDArray[np.intp]:
     """Returns the device rows whose launch cannot be told from those of other processes."""
     none = np.zeros(0, np.intp)
-    ids = spans.correlation
-    launchers, works = _with_id(ids, launchers), _with_id(ids, works[spans.launch_row[works] < 0])
+    launchers, ids = _with_id(spans, "correlation", launchers)
+    works, work_ids = _with_id(spans, "correlation", works[spans.launch_row[works] < 0])
     if len(launchers) == 0 or len(works) == 0:
         return none
-    keys, wanted = _keys(spans, ids, launchers, tracks), _keys(spans, ids, works, tracks)
+    keys, wanted = _keys(spans, ids, launchers, tracks), _keys(spans, work_ids, works, tracks)
     found = kernels.join(keys, wanted)
     spans.launch_row[works] = np.where(found >= 0, launchers[np.maximum(found, 0)], -1)
     # a driver call has the id of the runtime call around it; beyond that an id should come once
     parent = spans.parent[launchers]
-    outer = (parent < 0) | (ids[np.maximum(parent, 0)] != ids[launchers])
+    outer = (parent < 0) | (spans.ids_at("correlation", np.maximum(parent, 0)) != ids)
     launchers, keys = launchers[outer], keys[outer]
     common = kernels.repeated(keys)
     if len(common) == 0:
@@ -136,7 +138,7 @@ def _join_repeated(
     owners = np.array([code.setdefault((t.rank, t.process), len(code)) for t in tracks], np.int64)
     owner, of_work = owners[spans.track[launchers]], owners[spans.track[works]]
     rows = np.concatenate([launchers, works])
-    keys = _keys(spans, spans.correlation, rows, tracks)
+    keys = _keys(spans, spans.ids_at("correlation", rows), rows, tracks)
     known = kernels.among(of_work, owner)
     split = len(launchers)
     _by_time(spans, launchers, works[known], kernels.group(keys, np.concatenate([owner, of_work]))[0][

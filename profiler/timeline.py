@@ -60,6 +60,9 @@ def _is_one(kind: npt.NDArray[np.int8], kinds: Sequence[Kind]) -> Bool:
 ARG_INT, ARG_FLOAT, ARG_STRING, ARG_JSON, ARG_CONST, ARG_BIGINT, ARG_SPILLED, ARG_WIDE = range(8)
 
 
+_NO_IDS = np.zeros(0, np.int64)
+
+
 class StringTable:
     """Interned texts. `code(text)` gives the number, `table[code]` the text."""
 
@@ -151,6 +154,7 @@ class ArgStore:
         self.value, self.wide = np.asarray(value, np.int32), wide
         self._event, self._first = event, first
         self._decoded: dict[int, Any] = {}
+        self._ids: dict[str, Int64] = {}
 
     @classmethod
     def empty(cls, strings: StringTable | None = None) -> ArgStore:
@@ -369,7 +373,12 @@ class ArgStore:
     def ids_at(self, key: str, events: npt.NDArray[Any]) -> Int64:
         """As `ids`, but for the given source events only, shape (k,)."""
         found = self._picked(key, events, NO_ID)
-        return self.ids(key, self._events(events))[events] if found is None else found
+        if found is not None:
+            return found
+        count = self._events(events)
+        if len(self._ids.get(key, _NO_IDS)) < count:
+            self._ids[key] = self.ids(key, count)
+        return self._ids[key].take(events)
 
     def _events(self, events: npt.NDArray[Any]) -> int:
         return max(self.last_event(), int(events.max()) if len(events) else -1) + 1
@@ -446,8 +455,8 @@ class Spans:
 
     `parent` is a row or -1; `depth` 0 at the root of a thread; `self_ns` duration less children,
     children clipped to their parent; `launch_row` the host call that started a device span, or -1;
-    `source` the number of the event in the source, which is the key of `Timeline.args`. Where `external_id` was put
-    off (`put_off_external_ids`), it is read from the arguments when it is asked for.
+    `source` the number of the event in the source, which is the key of `Timeline.args`. Where `correlation` or
+    `external_id` was put off (`put_off`), it is read from the arguments when it is asked for.
     """
 
     start_ns: Int64
@@ -467,26 +476,28 @@ class Spans:
     def __len__(self) -> int:
         return len(self.start_ns)
 
-    def put_off_external_ids(self, ids_of: Callable[[Int32], Int64]) -> None:
-        """Read the external ids of all spans only when they are asked for: `ids_of` gives those of source events."""
-        del self.external_id
-        self.__dict__["_external_ids_of"] = ids_of
+    def put_off(self, **columns: Callable[[Int32], Int64]) -> None:
+        """Read columns of ids only when they are asked for; each is given by what tells the ids of source events."""
+        for name in columns:
+            delattr(self, name)
+        self.__dict__["_put_off"] = columns
 
-    def external_ids_at(self, rows: npt.NDArray[Any]) -> Int64:
-        """The external ids of some rows; costs what they cost, if they were put off. Shape of `rows`."""
-        if "external_id" in self.__dict__:
-            return self.external_id.take(rows)
-        found: Int64 = self.__dict__["_external_ids_of"](self.source.take(rows))
+    def ids_at(self, column: str, rows: npt.NDArray[Any]) -> Int64:
+        """The ids of some rows in a column; costs what they cost, if it was put off. Shape of `rows`."""
+        if column in self.__dict__:
+            known: Int64 = self.__dict__[column]
+            return known.take(rows)
+        found: Int64 = self.__dict__["_put_off"][column](kernels.mapped(self.source, rows))
         return found
 
     if not TYPE_CHECKING:  # to a type checker all columns are there
 
         def __getattr__(self, name: str) -> Any:
-            ids_of = self.__dict__.get("_external_ids_of")
-            if name != "external_id" or ids_of is None:
+            ids_of = self.__dict__.get("_put_off", {}).get(name)
+            if ids_of is None:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            self.external_id = ids_of(self.source)
-            return self.external_id
+            ids = self.__dict__[name] = ids_of(self.source)
+            return ids
 
     @property
     def end_ns(self) -> Int64:
@@ -640,10 +651,10 @@ class Timeline:
         return self.args.of(int(self.spans.source[row]))
 
     def correlation(self, row: int) -> int | str | None:
-        return decode_id(int(self.spans.correlation[row]), self.strings.texts)
+        return decode_id(int(self.spans.ids_at("correlation", np.array([row]))[0]), self.strings.texts)
 
     def external_id(self, row: int) -> int | str | None:
-        return decode_id(int(self.spans.external_id[row]), self.strings.texts)
+        return decode_id(int(self.spans.ids_at("external_id", np.array([row]))[0]), self.strings.texts)
 
     def rows(self, *kinds: Kind) -> npt.NDArray[np.intp]:
         """Rows of the given kinds, in timeline order."""

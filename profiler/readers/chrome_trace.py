@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from stallscope.profiler.links import is_device_work
 from stallscope.profiler.notes import Notes
 from stallscope.profiler.readers.trace_events import RawEvents, tokenise
 from stallscope.profiler.session import Session
-from stallscope.profiler.timeline import NO_TIME, Allocations, Int64, Timeline, Track
+from stallscope.profiler.timeline import NO_TIME, Allocations, ArgStore, Int64, Timeline, Track
 
 READER_VERSION = 1
 
@@ -155,8 +156,7 @@ class _Interpreter:
         track = self._tracks(spans, kind)
         rows = kernels.order(track, raw.ts_ns, self.dur_ns)
         track_of_event, track, kind = track, kernels.mapped(track, rows), kernels.mapped(kind, rows)
-        correlation = self._correlations(rows)
-        self.told_by_id = _calls_that_tell(kind, correlation)
+        self.told_by_id = self._calls_that_tell(kind, rows)
         self._flows(rows)
         self._instants()
         self._counters()
@@ -182,10 +182,11 @@ class _Interpreter:
             name=name,
             kind=kind,
             category=category,
-            correlation=correlation,
             source=rows,
+            correlations=partial(_correlations, raw.args),
+            external_ids=partial(raw.args.ids_at, "External id"),
         )
-        del start, dur, name, category, kind, track, correlation, rows  # nesting needs room
+        del start, dur, name, category, kind, track, rows  # nesting needs room
         timeline = self.builder.finish(origin_ns=first)
         timeline.origin_ns += base
         timeline.clock = "realtime" if timeline.origin_ns > 10**18 else "unknown"
@@ -602,13 +603,16 @@ class _Interpreter:
 
     # -- links and the rest ------------------------------------------------------------------------
 
-    def _correlations(self, events: npt.NDArray[np.int32]) -> Int64:
-        ids = self.raw.args.ids_at("correlation", events)
-        for key in ("correlation_id", "Index"):
-            if key in self.raw.args.keys:
-                other = self.raw.args.ids_at(key, events)
-                ids = np.where(ids == NO_ID, other, ids)
-        return ids
+    def _calls_that_tell(self, kind: npt.NDArray[np.int8], rows: npt.NDArray[np.int32]) -> Int64:
+        """Correlation ids of runtime calls, if every device event carries such an id; else none."""
+        work, calls = (
+            rows.take(np.flatnonzero(m)) for m in (is_device_work(kind), kind == np.int8(Kind.RUNTIME))
+        )
+        if (_correlations(self.raw.args, work) == NO_ID).any():
+            return np.zeros(0, np.int64)
+        ids = _correlations(self.raw.args, calls)
+        told: Int64 = ids[ids != NO_ID]
+        return told
 
     def _flows(self, rows: npt.NDArray[np.int32]) -> None:
         """Arrows: start (s) to finish (f, t) of one id and category, each end bound to a span.
@@ -951,13 +955,12 @@ def _devices(meta: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return out
 
 
-def _calls_that_tell(kind: npt.NDArray[np.int8], correlation: Int64) -> Int64:
-    """Correlation ids of runtime calls, if every device event carries such an id; else none."""
-    if (correlation.take(np.flatnonzero(is_device_work(kind))) == NO_ID).any():
-        return np.zeros(0, np.int64)
-    ids: Int64 = correlation.take(np.flatnonzero(kind == np.int8(Kind.RUNTIME)))
-    told: Int64 = ids[ids != NO_ID]
-    return told
+def _correlations(args: ArgStore, events: npt.NDArray[np.int32]) -> Int64:
+    ids = args.ids_at("correlation", events)
+    for key in ("correlation_id", "Index"):
+        if key in args.keys:
+            ids = np.where(ids == NO_ID, args.ids_at(key, events), ids)
+    return ids
 
 
 def _hash(a: npt.NDArray[np.int64], b: npt.NDArray[np.int64]) -> Int64:
@@ -1000,7 +1003,7 @@ def _inside_of_others(timeline: Timeline, work: npt.NDArray[np.intp]) -> tuple[i
     reach = np.maximum.accumulate(end + track * base)  # tracks stand one after the other
     at = np.flatnonzero((end[1:] + track[1:] * base < reach[:-1]) & (spans.dur_ns[work[1:]] > 0)) + 1
     holder = np.searchsorted(reach, reach[at - 1])
-    at = at[spans.correlation[work[at]] != spans.correlation[work[holder]]]
+    at = at[spans.ids_at("correlation", work[at]) != spans.ids_at("correlation", work[holder])]
     return len(at), timeline.name(int(work[at[0]])) if len(at) else ""
 
 

@@ -146,14 +146,15 @@ def _missing(timeline: Timeline, low: int, high: int, edge: int) -> _Missing | N
     comes later is loaded yet."""
     spans = timeline.spans
     work = is_device_work(spans.kind) & (spans.start_ns < high) & (spans.end_ns > low)
-    if (spans.correlation[work] == NO_ID).any():
+    ids = spans.ids_at("correlation", np.flatnonzero(work))
+    if (ids == NO_ID).any():
         return None
     # whether such a length is believed depends on the whole recording
     if (spans.dur_ns[is_device_work(spans.kind)] > chrome_trace.LONG_WORK_NS).any():
         return None
     # of several calls with one id the earliest counts, which may lie before
     by_other = work & ((spans.launch_row < 0) | (spans.kind[spans.launch_row] != Kind.RUNTIME))
-    ids = np.concatenate([spans.correlation[work], spans.external_id[by_other]])
+    ids = np.concatenate([ids, spans.ids_at("external_id", np.flatnonzero(by_other))])
     ids = kernels.distinct(ids[(ids != NO_ID) & (ids != 0)])
     if (ids <= TEXT_ID_BASE).any():
         return None

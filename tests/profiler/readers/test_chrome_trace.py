@@ -49,17 +49,18 @@ def test_a_launch_chain(tmp_path: Path) -> None:
     assert t.track_of(int(kernel)).stream == 7
 
 
-def test_external_ids_are_read_when_they_are_asked_for(tmp_path: Path) -> None:
+def test_ids_are_read_when_they_are_asked_for(tmp_path: Path) -> None:
     events = [x("a", "cpu_op", 10, 5, **{"External id": 9}), x("b", "cpu_op", 20, 5), *CHAIN]
     session = read(tmp_path, events)
     spans = session.timeline.spans
 
-    assert "external_id" not in vars(spans)
-    assert spans.external_ids_at(np.array([1, 0])).tolist() == [NO_ID, 9]
-    assert "external_id" not in vars(spans)
+    assert spans.ids_at("external_id", np.array([1, 0])).tolist() == [NO_ID, 9]
+    assert spans.ids_at("correlation", spans.launch_row[-1:]).tolist() == [7]
+    assert not {"external_id", "correlation"} & set(vars(spans))
     assert spans.take(np.array([0])).external_id.tolist() == [9]
     assert spans.external_id.tolist() == [9, *[NO_ID] * 4]
-    assert spans.external_ids_at(np.array([0])).tolist() == [9]
+    assert spans.ids_at("external_id", np.array([0])).tolist() == [9]
+    assert sorted(spans.correlation.tolist())[-2:] == [7, 7]
     with pytest.raises(AttributeError, match="external_od"):
         spans.external_od  # type: ignore[attr-defined]  # noqa: B018
 
