@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -41,9 +40,9 @@ class HostCauses:
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self.is_gc = self._named(hostwords.is_garbage_collection)
-        self.is_compile = self._named(hostwords.is_compilation)
-        self.is_scheduling = self._named(hostwords.is_scheduling)
+        self.is_gc = run.places.telling(hostwords.is_garbage_collection)
+        self.is_compile = run.places.telling(hostwords.is_compilation)
+        self.is_scheduling = run.places.telling(hostwords.is_scheduling)
         timeline = run.timeline
         self.is_compile[timeline.named_rows(hostwords.is_compile_call, Kind.RUNTIME)] = True
         self.is_compile[self._found_compiled()] = False
@@ -51,13 +50,6 @@ class HostCauses:
         self.is_compile |= self.loads_code
         self.is_allocator = timeline.match_names(hostwords.is_allocator_call, Kind.RUNTIME)
         self._sets: dict[tuple[str, int], IntervalSet] = {}
-
-    def _named(self, test: Callable[[str], bool]) -> Bool:
-        """Spans of code (not of the runtime) by name. Shape (n,)."""
-        found = np.zeros(len(self.run.timeline), np.bool_)
-        for kind in (Kind.PYTHON, Kind.OPERATOR, Kind.ANNOTATION, Kind.OTHER):
-            found[self.run.timeline.named_rows(test, kind)] = True
-        return found
 
     def _found_compiled(self) -> Rows:
         """Calls that compile an operator and run it (CANN), in which compiling took less than half of the time: the

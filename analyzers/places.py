@@ -5,6 +5,7 @@ All functions take arrays of rows and walk up the call tree for all of them at o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy.typing as npt
 
 from stallscope.analyzers.finding import Where
 from stallscope.analyzers.frames import has_line, is_user_file, is_user_frame, is_waiting_frame, short_place
-from stallscope.analyzers.hostwords import is_garbage_collection
+from stallscope.analyzers.hostwords import is_compilation, is_garbage_collection, is_scheduling
 from stallscope.profiler import kernels
 from stallscope.profiler.activity import Segments, flatten
 from stallscope.profiler.kinds import Kind
@@ -34,6 +35,13 @@ _SMALL_TREE = 64
 
 SAMPLE_SUFFIX = ": Python samples"
 """What the name of a track with stack samples ends with."""
+
+
+def _tells(name: str) -> bool:
+    """Whether the name of a span of code tells by itself what its time is: what `Places.telling` can be asked for."""
+    return (
+        is_waiting_frame(name) or is_garbage_collection(name) or is_compilation(name) or is_scheduling(name)
+    )
 
 
 @dataclass(frozen=True)
@@ -173,7 +181,22 @@ class Places:
     @cached_property
     def is_waiting(self) -> npt.NDArray[np.bool_]:
         """Python rows that, when innermost, wait for something outside their thread. Shape (n,)."""
-        return self.timeline.match_names(is_waiting_frame, Kind.PYTHON)
+        return self.telling(is_waiting_frame, self.timeline.are_kind(self._telling, Kind.PYTHON))
+
+    def telling(
+        self, test: Callable[[str], bool], among: npt.NDArray[np.bool_] | None = None
+    ) -> npt.NDArray[np.bool_]:
+        """Spans of code (not of the runtime) by a test of names that is part of `_tells`. Shape (n,)."""
+        rows = self._telling if among is None else self._telling[among]
+        found = np.zeros(len(self.timeline), np.bool_)
+        found[rows[self.timeline.match_names_at(test, rows)]] = True
+        return found
+
+    @cached_property
+    def _telling(self) -> AnyRows:
+        """Spans of code that `_tells` finds: few, so that all rows are gone through only once."""
+        kinds = (Kind.PYTHON, Kind.OPERATOR, Kind.ANNOTATION, Kind.OTHER)
+        return np.concatenate([self.timeline.named_rows(_tells, kind) for kind in kinds])
 
     def user_frames(self, rows: AnyRows) -> Rows:
         """The nearest user frame; where there is none, the nearest of any code with a file and a line; where there
@@ -270,8 +293,10 @@ class Places:
         at = at[at >= 0]
         inside = np.ones(len(at), np.int64)
         while len(at):
-            code, first = kernels.group(at)  # the higher up, the fewer are left
-            at, inside = at[first], np.minimum(kernels.sums(code, inside), many)
+            order = np.argsort(at, kind="stable")  # nearly in order, and the higher up, the fewer are left
+            at = at[order]
+            heads = np.flatnonzero(np.append(True, at[1:] != at[:-1]))
+            at, inside = at[heads], np.minimum(np.add.reduceat(inside[order], heads), many)
             out[at] = np.minimum(out[at] + inside, many)
             at = around[spans.parent[at]]
             at, inside = at[at >= 0], inside[at >= 0]

@@ -507,8 +507,9 @@ class Run:
     @cached_property
     def lost_launches(self) -> npt.NDArray[np.intp]:
         """Rows that launched kernels by their name, outside of captures, but left no device record."""
-        spans, calls = self.timeline.spans, self.timeline.rows(Kind.RUNTIME)
-        used, named = self._is_linked.copy(), calls[self.is_named_launch[calls] & ~self.is_capturing[calls]]
+        spans, used = self.timeline.spans, self._is_linked.copy()
+        named: npt.NDArray[np.intp] = self.timeline.named_rows(kinds.is_kernel_launch, Kind.RUNTIME)
+        named = named[~self.is_capturing[named]]
         # one launch may be told twice, by the runtime and by the driver below it
         linked = named[used[named]]
         up = kernels.distinct(spans.parent[linked[self._is_within[linked]]])
@@ -521,11 +522,12 @@ class Run:
         mask = np.zeros(len(spans), bool)
         mask[named[used[named]]] = True
         rows = self.outermost(rows, mask)
-        told = np.concatenate([calls[used[calls]], self.timeline.device_work()])
-        linked = spans.ids_at("correlation", told)
-        return rows[
-            kernels.join(linked, spans.ids_at("correlation", rows), NO_ID + 1) < 0
-        ]  # no id is one, too
+        told = np.flatnonzero(used)
+        told = told[self.timeline.are_kind(told, Kind.RUNTIME)]
+        told = np.concatenate([told, self.timeline.device_work()])
+        linked, ids = spans.ids_at("correlation", told), spans.ids_at("correlation", rows)
+        lost: npt.NDArray[np.intp] = rows[kernels.join(linked, ids, NO_ID + 1) < 0]  # no id is one, too
+        return lost
 
     @cached_property
     def host_span(self) -> tuple[int, int]:
