@@ -27,7 +27,7 @@ import numpy.typing as npt
 from stallscope.analyzers.finding import Finding, Report
 from stallscope.analyzers.idle import IDLE_CLASSES, Cause, Pieces
 from stallscope.analyzers.run import Run
-from stallscope.exporters.html_pack import deflated, extremes, pack_json, planes, zigzag
+from stallscope.exporters.html_pack import deflated, extremes, pack_json, planes, steps, zigzag, zigzag_steps
 from stallscope.exporters.html_text import clean
 from stallscope.exporters.lanes import assign_disjoint_lanes
 from stallscope.profiler import intervals, kernels
@@ -43,8 +43,10 @@ Rows = npt.NDArray[np.intp]
 
 MAX_SLICES = 1_000_000
 """Slices a page draws: all of the device's first, then host slices by length. 1 M opens in about a second."""
-_FIRST = 1 << 61
-"""What a slice of a device weighs more than any of the host."""
+_FIRST, _SHORT = 1 << 61, 1 << 30
+"""What a slice of a device weighs more than any of the host: in 64 bits, and in 32."""
+_BLOCK = 1 << 15
+"""Rows looked at at once where few numbers are made of many."""
 MAX_GAPS = 100_000
 MAX_EVIDENCE = 2_000
 """Evidence spans of one finding that a page can step through."""
@@ -171,30 +173,34 @@ class _Packer:
         columns = _columns(slices, self.row_starts, base)
         layout = pack_json(self._layout(columns, slices, base))
         packed = deflated(columns.gap[0] + columns.dur[0] + columns.name[0])
-        children, row = self._children_left_out(slices, columns.drawn), slices.row
+        place = np.flatnonzero(slices.row >= 0).astype(np.int32)
+        row = kernels.mapped(slices.row, place)
+        children = self._children_left_out(slices, columns.drawn)
         del slices, columns
-        return PageTimeline(
-            layout, packed, self._details(row, children), drawn, len(self.timeline), self.left_out
-        )
+        child = _column("child", zigzag(kernels.mapped(children, place)))
+        del children
+        details = self._details(row, place, child)
+        return PageTimeline(layout, packed, details, drawn, len(self.timeline), self.left_out)
 
     def _kept(self) -> Int32:
         """Rows that are drawn, in timeline order: device tracks first, then the longest."""
         spans = self.timeline.spans
         if len(spans) <= self.max_slices:
             return np.arange(len(spans), dtype=np.int32)
-        weight = spans.dur_ns.copy()
-        for number, track in enumerate(self.timeline.tracks):
-            if track.role == "device":
-                weight[self.timeline.track_rows(number)] += _FIRST
         dropped = len(spans) - self.max_slices
+        # half as wide is enough unless what is left out is longer than a second
+        first, weight = _SHORT, self._weights(_SHORT, np.int32)
         ranked = np.partition(weight, dropped)
+        if int((ranked[: dropped + 1] & (_SHORT - 1)).max()) == _SHORT - 1:
+            first, weight = _FIRST, self._weights(_FIRST, np.int64)
+            ranked = np.partition(weight, dropped)
         lost, least = ranked[:dropped], ranked[dropped]
         keep = weight > least
         # of equal ones, as many of the first as there is room for
         keep[np.flatnonzero(weight == least)[: self.max_slices - int(np.count_nonzero(keep))]] = True
         longest, lost_device = int(lost.max()), 0
-        if longest >= _FIRST:
-            lost_device, longest = int(np.count_nonzero(lost >= _FIRST)), int((lost & (_FIRST - 1)).max())
+        if longest >= first:
+            lost_device, longest = int(np.count_nonzero(lost >= first)), int((lost & (first - 1)).max())
         self.left_out.append(
             f"{len(spans) - self.max_slices:,} of {len(spans):,} slices are not drawn: "
             f"{dropped - lost_device:,} host slices and {lost_device:,} device slices, the shortest ones "
@@ -202,6 +208,16 @@ class _Packer:
             "the Chrome trace export holds all of them."
         )
         return np.flatnonzero(keep).astype(np.int32)
+
+    def _weights(self, first: int, kind: type[np.signedinteger[Any]]) -> npt.NDArray[Any]:
+        """What is drawn first weighs more: the device's slices `first` more than their length, which counts below it."""
+        spans = self.timeline.spans
+        weight = np.empty(len(spans), kind)
+        np.minimum(spans.dur_ns, first - 1, out=weight, casting="unsafe")
+        for number, track in enumerate(self.timeline.tracks):
+            if track.role == "device":
+                weight[self.timeline.track_rows(number)] += first
+        return weight
 
     def _name_codes(self, kept: Int32) -> tuple[Int32, list[tuple[str, int]]]:
         """For each drawn row the index of its (name, kind) pair, the most frequent pair first. Shape of `kept`."""
@@ -426,7 +442,8 @@ class _Packer:
     def _range(self) -> tuple[int, int]:
         spans = self.timeline.spans
         start = int(spans.start_ns.min()) if len(spans) else 0
-        end = int(spans.end_ns.max()) if len(spans) else 0
+        blocks = (slice(low, low + _BLOCK) for low in range(0, len(spans), _BLOCK))
+        end = max((int(spans.end_at(some).max()) for some in blocks), default=0)
         for times in (self.timeline.counters.time_ns, self.timeline.allocations.time_ns):
             if len(times):
                 start, end = min(start, int(times.min())), max(end, int(times.max()))
@@ -477,53 +494,43 @@ class _Packer:
                 out[first : first + many] -= before.take(high) - before.take(low)
         return out
 
-    def _details(self, rows: Int32, children: Int64) -> str:
-        """The second blob: a JSON head, a zero byte, then its byte planes one after the other. `rows` and `children`
-        are those of all slices."""
+    def _details(self, row: Int32, place: Int32, child: _Column) -> str:
+        """The second blob: a JSON head, a zero byte, then its byte planes one after the other. `row` and `place` tell of
+        each slice that is a span its row and the number of the slice."""
         spans = self.timeline.spans
-        place = np.flatnonzero(rows >= 0).astype(np.int32)
-        row = kernels.mapped(rows, place)
         at = np.full(len(spans), -1, np.int32)
         at[row] = place
-        head: dict[str, Any] = {"columns": []}
-        body: list[bytes] = []
-
-        def put(name: str, values: npt.NDArray[Any]) -> None:
-            raw, width = planes(values)
-            head["columns"].append([name, len(values), width])
-            body.append(raw)
-
-        put("child", zigzag(kernels.mapped(children, place)))
         launch = kernels.mapped(spans.launch_row, row)
         linked = np.flatnonzero(launch >= 0)
-        put("linked", _steps(place[linked]))
-        put("launch", zigzag(_steps(at[launch[linked]])))
-        del place, launch, linked
+        columns = [child, _column("linked", steps(place[linked]))]
+        columns.append(_column("launch", zigzag_steps(at[launch[linked]])))
+        gaps: list[_Column] = []
+        for _, ended_by, host_row, gap_ns in self.gap_parts:
+            gaps.append(_column("endedBy", zigzag_steps(at[ended_by])))
+            gaps.append(_column("hostRow", zigzag_steps(np.where(host_row >= 0, at[host_row], -1))))
+            gaps.append(_column("gap", gap_ns))
+        del at, launch, linked  # ids and arguments need the room
+        head: dict[str, Any] = {"columns": []}
         for name, column in (("correlation", "correlation"), ("external", "external_id")):
-            numbers, texts = self._ids(spans.ids_at(column, row))
-            put(name, numbers)
-            head[name + "Text"] = texts
+            numbers, head[name + "Text"] = self._ids(spans.ids_at(column, row))
+            columns.append(_column(name, numbers))
         codes, head["args"] = self._arguments(row)
-        put("args", codes)
-        head["gaps"] = []
-        for first, ended_by, host_row, gap_ns in self.gap_parts:
-            head["gaps"].append([first, len(gap_ns)])
-            put("endedBy", zigzag(_steps(at[ended_by])))
-            put("hostRow", zigzag(_steps(np.where(host_row >= 0, at[host_row], -1))))
-            put("gap", gap_ns)
+        columns += [_column("args", codes), *gaps]
+        head["columns"] = [about for about, _ in columns]
+        head["gaps"] = [[first, len(gap_ns)] for first, *_, gap_ns in self.gap_parts]
         text = json.dumps(head, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
-        return deflated(text.encode("ascii") + b"\0" + b"".join(body))
+        return deflated(text.encode("ascii") + b"\0" + b"".join([raw for _, raw in columns]))
 
     def _ids(self, ids: Int64) -> tuple[Int64, dict[str, str]]:
         """Differences of the ids (0: the id before it), and as text those that JavaScript cannot hold."""
-        odd = np.flatnonzero(np.abs(ids) >= 1 << 52)  # NO_ID is below all: it has no absolute value
+        odd = np.flatnonzero((ids >= 1 << 52) | ((ids <= -1 << 52) & (ids != NO_ID)))
         texts = self.timeline.strings.texts
         text = {
             str(i): clean(str(decode_id(int(ids[i]), texts)), 80) for i in odd.tolist()[:MAX_ARGUMENT_SETS]
         }
         ids[odd] = 0
         ids *= ids != NO_ID  # producers use 0 for "none" as well
-        return zigzag(_steps(ids)), text
+        return zigzag_steps(ids), text
 
     def _arguments(self, row: Int32) -> tuple[Int32, dict[str, Any]]:
         """For each slice the index of its set of arguments; a set is pairs of indices into keys and values."""
@@ -560,6 +567,15 @@ class _Packer:
         return found, {"keys": keys, "sets": [_set(chain, k) for k in kept.tolist()], "skipped": skipped}
 
 
+_Column = tuple[list[Any], bytes]
+"""What the head of the details says of a column, and its byte planes."""
+
+
+def _column(name: str, values: npt.NDArray[Any]) -> _Column:
+    raw, width = planes(values)
+    return [name, len(values), width], raw
+
+
 def _set(chain: list[tuple[int, int, int]], at: int) -> list[int]:
     """The keys and values of a set, in pairs, in the order in which they were added."""
     pairs: list[int] = []
@@ -586,8 +602,8 @@ def _alike(store: ArgStore, keys: list[str], sources: Int32) -> tuple[Int32, Int
     wanted[sources] = True
     events = np.flatnonzero(wanted[: len(store.first) - 1])
     total = np.zeros(len(events), np.int64)
-    for low in range(0, len(events), 1 << 15):  # a store may hold a hundred million
-        some = slice(low, low + (1 << 15))
+    for low in range(0, len(events), _BLOCK):  # a store may hold a hundred million
+        some = slice(low, low + _BLOCK)
         total[some] = _sums_of_arguments(store, wanted_key, events[some])
     code, heads = kernels.group(total)
     number = np.full(len(wanted), len(heads), np.int32)
@@ -656,13 +672,6 @@ def _of_events(store: ArgStore, keys: list[str], sources: Int32) -> tuple[ArgSto
     asked[has] = place[has]
     number = np.cumsum(new, dtype=np.int32) - np.int32(1)
     return store.part(at, number), asked
-
-
-def _steps(values: npt.NDArray[Any]) -> Int64:
-    """From each value to the next, the first one from 0. Shape of `values`."""
-    out = np.array(values, np.int64)
-    np.subtract(values[1:], values[:-1], out=out[1:])
-    return out
 
 
 _JSON = json.JSONEncoder(ensure_ascii=False)

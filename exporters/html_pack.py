@@ -58,7 +58,22 @@ def planes(values: npt.NDArray[Any]) -> tuple[bytes, int]:
 
 def zigzag(values: npt.NDArray[Any]) -> Int64:
     """Small integers of either sign as small non-negative ones: 0, -1, 1, -2 ... become 0, 1, 2, 3 ..."""
+    return _zigzag(np.array(values, np.int64))
+
+
+def zigzag_steps(values: npt.NDArray[Any]) -> Int64:
+    """From each value to the next, the first one from 0, in the same way. Shape of `values`."""
+    return _zigzag(steps(values))
+
+
+def steps(values: npt.NDArray[Any]) -> Int64:
+    """From each value to the next, the first one from 0. Shape of `values`."""
     out = np.array(values, np.int64)
+    np.subtract(values[1:], values[:-1], out=out[1:])
+    return out
+
+
+def _zigzag(out: Int64) -> Int64:
     for low in range(0, len(out), _BLOCK):
         some = out[low : low + _BLOCK]
         sign = some >> 63
