@@ -40,9 +40,10 @@ class HostCauses:
 
     def __init__(self, run: Run) -> None:
         self.run = run
-        self.is_gc = run.places.telling(hostwords.is_garbage_collection)
-        self.is_compile = run.places.telling(hostwords.is_compilation)
-        self.is_scheduling = run.places.telling(hostwords.is_scheduling)
+        self.collects = run.places.telling(hostwords.is_garbage_collection)
+        self.schedules = run.places.telling(hostwords.is_scheduling)
+        self.is_compile = np.zeros(len(run.timeline), np.bool_)
+        self.is_compile[run.places.telling(hostwords.is_compilation)] = True
         timeline = run.timeline
         self.is_compile[timeline.named_rows(hostwords.is_compile_call, Kind.RUNTIME)] = True
         self.is_compile[self._found_compiled()] = False
@@ -98,8 +99,7 @@ class HostCauses:
         key = (what, track)
         if key not in self._sets:
             spans, tracks = self.run.timeline.spans, self.run.timeline.tracks
-            mask = {"gc": self.is_gc, "compile": self.is_compile}[what]
-            rows = np.flatnonzero(mask)
+            rows = self.collects if what == "gc" else np.flatnonzero(self.is_compile)
             if what == "gc":
                 process = tracks[track].process
                 rows = rows[[tracks[int(t)].process == process for t in spans.track[rows]]]
@@ -173,14 +173,16 @@ class HostCauses:
         scheduling; False behind them for -1. Shape (n + 1,)."""
         places, parent = self.run.places, self.run.timeline.spans.parent
         out = np.append(places.is_waiting, False)
-        asked = np.flatnonzero(self.is_scheduling)
+        asked = self.schedules
         if not (places.is_user[asked] | places.is_annotation[asked]).any():
             return out
+        scheduling = np.zeros(len(parent), np.bool_)
+        scheduling[asked] = True
         named = places.is_user | places.is_annotation
         rows = np.flatnonzero(named)
         above = kernels.inherited(places.above, named)[parent[rows]]
         schedules = np.zeros(len(out), np.bool_)
-        own = schedules[rows] = self.is_scheduling[rows]
+        own = schedules[rows] = scheduling[rows]
         for _ in range(SCHEDULING_DEPTH - 1):
             schedules[rows] = own | schedules[above]
         user = kernels.inherited(places.above, places.is_user)

@@ -103,11 +103,10 @@ class PlaceCodes:
         They stand in the table itself, where `__call__` takes what marks them off again: to be asked for once.
         """
         frames = self.places.frame_of
+        codes = kernels.mapped(self.name, frames[:-1], self.table[:-1])
+        codes += np.int32(1 + 2 * self.texts)
         for low in range(0, len(alone), _BLOCK):
-            here = slice(low, min(low + _BLOCK, len(alone)))
-            code = kernels.mapped(self.name, frames[here])
-            code += np.int32(1 + 2 * self.texts)
-            self.table[here] = np.where(frames[here] >= 0, code, _UNKNOWN)
+            np.putmask(codes[low : low + _BLOCK], frames[low : min(low + _BLOCK, len(alone))] < 0, _UNKNOWN)
         some = other[self.table[other] >= 0]
         self.table[some] += self.most
         for low in range(0, len(alone), _BLOCK):

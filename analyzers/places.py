@@ -181,16 +181,14 @@ class Places:
     @cached_property
     def is_waiting(self) -> npt.NDArray[np.bool_]:
         """Python rows that, when innermost, wait for something outside their thread. Shape (n,)."""
-        return self.telling(is_waiting_frame, self.timeline.are_kind(self._telling, Kind.PYTHON))
-
-    def telling(
-        self, test: Callable[[str], bool], among: npt.NDArray[np.bool_] | None = None
-    ) -> npt.NDArray[np.bool_]:
-        """Spans of code (not of the runtime) by a test of names that is part of `_tells`. Shape (n,)."""
-        rows = self._telling if among is None else self._telling[among]
+        rows = self.telling(is_waiting_frame)
         found = np.zeros(len(self.timeline), np.bool_)
-        found[rows[self.timeline.match_names_at(test, rows)]] = True
+        found[rows[self.timeline.are_kind(rows, Kind.PYTHON)]] = True
         return found
+
+    def telling(self, test: Callable[[str], bool]) -> AnyRows:
+        """Spans of code (not of the runtime) by a test of names that is part of `_tells`."""
+        return self._telling[self.timeline.match_names_at(test, self._telling)]
 
     @cached_property
     def _telling(self) -> AnyRows:

@@ -9,7 +9,7 @@ import numpy as np
 
 from stallscope.analyzers import backpressure
 from stallscope.analyzers.idle import IDLE_CLASSES, Cause, IdleAccount
-from stallscope.analyzers.losses import cause_losses
+from stallscope.analyzers.losses import cause_losses, losses
 from stallscope.analyzers.phases import PhaseSeries
 from stallscope.analyzers.verdict import step_time_ns
 from stallscope.profiler import intervals, kernels
@@ -116,7 +116,11 @@ def idle_causes(run: Run, account: IdleAccount) -> Iterator[Row]:
 
 
 def _top_places(run: Run, account: IdleAccount, cause: Cause) -> list[Row]:
-    found = cause_losses(run, account, cause, steady=False)
+    index = run.idle_index[account.view.device]
+    if index.all_steady:
+        found = cause_losses(run, account, cause)
+    else:
+        found = losses(run, account, index.of(cause), steady=False, most=TOP_PLACES)
     return [{"place": x.place.text, "ns": x.lost_ns} for x in found[:TOP_PLACES] if x.row >= 0]
 
 

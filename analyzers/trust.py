@@ -244,7 +244,7 @@ class Trust:
         gaps = [view.gaps for view in self.run.devices.values()]
         spans, rows = self.run.timeline.spans, self.run.whole.rows
         unlinked = rows[spans.launch_row[rows] < 0]
-        ids = spans.ids_at("correlation", rows[spans.launch_row[rows] >= 0])
+        ids = spans.ids_at("correlation", rows[spans.launch_row[rows] >= 0] if len(unlinked) else unlinked)
         first = int(ids.min()) if len(ids) else 0
         early = int((spans.ids_at("correlation", unlinked) < first).sum()) if len(ids) else 0
         waited = sum(int(g.dur_ns[g.gap_class == BEFORE_RECORDING].sum()) for g in gaps)

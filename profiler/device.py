@@ -159,12 +159,10 @@ class DeviceView:
             # a point before the first or after the last busy interval bounds the span as well
             bounds = np.array([self.first_ns, self.last_ns], np.int64)
             points = kernels.distinct(np.concatenate([points, bounds]))
-            starts = np.concatenate([starts, bounds[:1], self.busy[1][-1:]])
-            ends = np.concatenate([ends, self.busy[0][:1], bounds[1:]])
+            starts = np.concatenate([bounds[:1], starts, self.busy[1][-1:]])
+            ends = np.concatenate([self.busy[0][:1], ends, bounds[1:]])
             keep = ends > starts
             starts, ends = starts[keep], ends[keep]
-            order = np.argsort(starts)
-            starts, ends = starts[order], ends[order]
         inside = points[_strictly_inside(points, starts, ends)]
         if len(inside) == 0:
             return starts, ends
@@ -179,9 +177,11 @@ class DeviceView:
         began = spans.start_ns[np.maximum(launch, 0)]
         out[linked] = np.where(ends[linked] - starts[linked] < QUEUED_SHORT_NS, QUEUED_SHORT, QUEUED_LONG)
         out[linked & (began > starts)] = HOST
-        ids = spans.ids_at("correlation", ended_by)
-        plain = (ids > TEXT_ID_BASE) & (ids != NO_ID)
-        out[~linked & plain & (ids < self._first_linked_id())] = BEFORE_RECORDING
+        lost = np.flatnonzero(~linked)
+        if len(lost):
+            ids = spans.ids_at("correlation", ended_by[lost])
+            plain = (ids > TEXT_ID_BASE) & (ids != NO_ID)
+            out[lost[plain & (ids < self._first_linked_id())]] = BEFORE_RECORDING
         return out
 
     def _first_linked_id(self) -> int:

@@ -533,6 +533,7 @@ def step_of_device_rows(timeline: Timeline, steps: list[Step]) -> Codes:
     # device work asks by its launch, and one track is a slice of rows: no column is looked up for all rows
     launched = work[spans.launch_row[work] >= 0]
     by = spans.launch_row[launched]
+    began, thread = spans.start_ns[by], spans.track[by]
     texts = [f"{t.rank}/{t.process}" for t in timeline.tracks]
     tracks = _tracks_by_steps(steps)
     for number in tracks:
@@ -558,7 +559,7 @@ def step_of_device_rows(timeline: Timeline, steps: list[Step]) -> Codes:
         allowed = np.zeros(len(timeline.tracks) + 1, bool)
         allowed[asking] = True
         found = out[launched]
-        _assign(found, allowed[spans.track[by]], spans.start_ns[by], steps, mine)
+        _assign(found, allowed[thread], began, steps, mine)
         out[launched] = found
     return out
 
