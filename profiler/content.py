@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from stallscope.profiler.light import dataclass
@@ -20,6 +20,7 @@ _ENDS = 1 << 20
 _PIECE = 64 << 10
 _PIECES = 96
 _MAX_FILES = 10_000
+_CHANGED = "changed while it was read"
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,33 @@ def content_of(path: str | os.PathLike[str]) -> Content | None:
     except OSError:
         return None
     return Content(Path(os.path.abspath(source)).name, total, digest.hexdigest())
+
+
+def content_later(path: str | os.PathLike[str]) -> Callable[[], Content | None]:
+    """What tells the key of a file as it is now, found out only when it is asked for, which is when a session is saved.
+    A file that has changed by then gets a key that is that of no file."""
+    source = Path(path)
+    before = _state(source)
+    if before is None or source.is_dir():
+        content = content_of(source)
+        return lambda: content
+
+    def told() -> Content | None:
+        content = content_of(source)
+        if _state(source) == before:
+            return content
+        return Content(Path(os.path.abspath(source)).name, before[0], _CHANGED)
+
+    return told
+
+
+def _state(source: Path) -> tuple[int, int, int, int] | None:
+    """What changes with a file; None where it cannot be seen."""
+    try:
+        stat = source.stat()
+    except OSError:
+        return None
+    return stat.st_size, stat.st_mtime_ns, stat.st_ino, stat.st_dev
 
 
 def _files(source: Path) -> Iterator[tuple[str, Path]]:

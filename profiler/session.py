@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+from collections.abc import Callable
 from dataclasses import field
 from pathlib import Path
 from typing import Any
@@ -54,14 +55,14 @@ class Session:
     `facts` are plain JSON values: source, producer, hardware, settings, overhead. Never an environment
     dump: real traces carry user names and tokens there. Known keys: `source` (file name without
     folder), `format`, `producer`, `devices` ({id: {"name", "memory_bytes", "cores", ...}}), `rank`,
-    `world_size`, `argv`, `overhead`. `content` is the key of the file or folder it was read from; None
-    for a recording of ours, which is its own source.
+    `world_size`, `argv`, `overhead`. `content` is the key of the file or folder it was read from, or what tells it
+    (`content_later`); None for a recording of ours, which is its own source.
     """
 
     timeline: Timeline
     facts: dict[str, Any] = field(default_factory=dict)
     notes: Notes = field(default_factory=Notes)
-    content: Content | None = None
+    content: Content | Callable[[], Content | None] | None = None
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> Path:
         """Write the session to a folder. Raises InputError if it exists and `force` is not given."""
@@ -85,11 +86,12 @@ class Session:
         return folder
 
     def _info(self, saved: dict[str, session_tables.Saved]) -> dict[str, Any]:
+        content = self.content() if callable(self.content) else self.content
         return {
             "format": FORMAT,
             "version": FORMAT_VERSION,
             "reader": READER_VERSION,
-            "content": dataclasses.asdict(self.content) if self.content is not None else None,
+            "content": dataclasses.asdict(content) if content is not None else None,
             "tables": {name: dataclasses.asdict(table) for name, table in saved.items()},
             "origin_ns": self.timeline.origin_ns,
             "clock": self.timeline.clock,

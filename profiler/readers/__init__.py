@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 from typing import Protocol, cast
 
-from stallscope.profiler.content import content_of
+from stallscope.profiler.content import content_later
 from stallscope.profiler.errors import InputError
 from stallscope.profiler.pages import computing
 from stallscope.profiler.readers import ascend_content
@@ -62,7 +62,7 @@ def load(path: str | os.PathLike[str]) -> Session:
 def _load(source: Path) -> Session:
     if is_session(source):
         return Session.load(source)
-    content = content_of(source)
+    content = content_later(source)
     session = _read(source)
     if session.facts.get("format") != "stallscope-recording":  # which is its own source
         session.content = content

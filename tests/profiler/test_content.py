@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stallscope.profiler.content import Content, content_of
+from stallscope.profiler.content import Content, content_later, content_of
 
 MIB = 1 << 20
 
@@ -21,6 +21,24 @@ def test_time_and_place_play_no_part(tmp_path: Path) -> None:
 
     assert content_of(first) == content_of(second)
     assert content_of(first) == Content("a.json", 2, content_of(first).key)  # type: ignore[union-attr]
+
+
+def test_a_key_that_is_asked_for_later_is_that_of_the_file_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_bytes(b"[1]")
+    later, known = content_later(path), content_of(path)
+    assert later() == known
+    path.write_bytes(b"[12]")
+    assert later() not in (known, content_of(path), None)
+    path.unlink()
+    assert later() == Content("t.json", 3, later().key)  # type: ignore[union-attr]
+    assert content_later(path)() is None
+
+    folder = tmp_path / "run"
+    folder.mkdir()
+    later, known = content_later(folder), content_of(folder)
+    (folder / "a").write_text("1")
+    assert later() == known
 
 
 @pytest.mark.parametrize("size", [1, 8 * MIB, 8 * MIB + 1, 40 * MIB])
