@@ -30,6 +30,9 @@ FEW_LAUNCHES = 8
 PROFILER_STEP = "ProfilerStep#"
 """How the ranges of profiler steps begin, whatever kind a source gives them."""
 
+_FEW_LEVELS = 256
+"""Levels of a call tree up to which rows are gone up one by one."""
+
 _SMALL_TREE = 64
 """Rows below one row up to which they are gone through one by one."""
 
@@ -75,6 +78,20 @@ class Places:
     def nearest(self, rows: AnyRows, mask: npt.NDArray[np.bool_]) -> Rows:
         """For each row (-1 allowed) itself or its nearest ancestor inside `mask`, else -1."""
         return kernels.nearest(self.above, mask, rows).astype(np.intp, copy=False)
+
+    def nearest_where(self, rows: AnyRows, test: Callable[[AnyRows], npt.NDArray[np.bool_]]) -> Rows:
+        """The same with a test of rows for a mask; of few rows only their ancestors are tested."""
+        at = np.array(rows, np.intp)
+        left = np.flatnonzero(at >= 0)
+        for _ in range(_FEW_LEVELS if len(rows) * 16 < len(self.timeline) else 0):
+            if len(left) == 0:
+                break
+            left = left[~test(at[left])]
+            at[left] = self.above[at[left]]
+            left = left[at[left] >= 0]
+        if len(left):
+            at[left] = self.nearest(at[left], test(np.arange(len(self.timeline))))
+        return at
 
     def below(self, mask: npt.NDArray[np.bool_]) -> Rows:
         """The rows inside of `mask` and all below them, ascending."""
@@ -156,10 +173,9 @@ class Places:
     def is_python(self) -> npt.NDArray[np.bool_]:
         return self.timeline.of_kind(Kind.PYTHON)
 
-    @cached_property
-    def has_line(self) -> npt.NDArray[np.bool_]:
-        """Python rows that tell a file and a line. Shape (n,)."""
-        return self.timeline.match_names(has_line, Kind.PYTHON)
+    def _tell_line(self, rows: AnyRows) -> npt.NDArray[np.bool_]:
+        """Which of some rows are of Python and tell a file and a line. Shape of `rows`."""
+        return self.is_python[rows] & self.timeline.match_names_at(has_line, rows)
 
     @cached_property
     def is_operator(self) -> npt.NDArray[np.bool_]:
@@ -212,7 +228,7 @@ class Places:
             frame[lost] = np.where(found >= 0, found, sampled)
         lost = self._below_python(frame)
         if len(lost):
-            frame[lost] = self.nearest(lost, self.has_line)
+            frame[lost] = self.nearest_where(lost, self._tell_line)
             lost = lost[frame[lost] < 0]
         if len(lost):
             frame[lost] = self.nearest(lost, self.is_python)

@@ -324,8 +324,10 @@ class Run:
         spans = self.timeline.spans
         out = np.zeros(len(spans), bool)
         syncs = np.flatnonzero(self.is_sync)
-        inside = self.timeline.of_kind(Kind.PYTHON, Kind.OPERATOR)
-        syncs = syncs[self.places.nearest(syncs, inside) < 0]
+        around = self.places.nearest_where(
+            syncs, lambda rows: self.timeline.are_kind(rows, Kind.PYTHON, Kind.OPERATOR)
+        )
+        syncs = syncs[around < 0]
         for track in kernels.distinct(spans.track[syncs]).tolist():
             mine, thread = syncs[spans.track[syncs] == track], self.timeline.track_rows(track)
             work = np.isin(spans.kind[thread], [int(k) for k in kinds.HOST_CALLS]) & ~self.is_sync[thread]

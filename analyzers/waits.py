@@ -77,9 +77,7 @@ def wait_blocks(run: Run, track: int) -> WaitBlocks:
     outer = np.where(around >= 0, around, waits)
     start, end = spans.start_ns[outer], np.maximum(spans.end_at(outer), spans.end_at(waits))
     launches = rows.start + np.flatnonzero(run.is_launch[rows] & ~run.is_copy_call[rows])
-    waited = np.zeros(len(spans) + 1, np.bool_)  # the last is for no operator
-    waited[outer] = True
-    launches = launches[~waited[run.places.calling_operators(launches)]]
+    launches = launches[~kernels.among(run.places.calling_operators(launches), outer)]
     before = np.searchsorted(spans.start_ns[launches], start, side="left")
     first = np.ones(len(waits), bool)
     first[1:] = (before[1:] != before[:-1]) | (start[1:] - end[:-1] > TOGETHER_NS)

@@ -53,6 +53,26 @@ def test_below_is_all_that_stands_under_a_row(small: int, monkeypatch: pytest.Mo
     )
 
 
+@pytest.mark.parametrize("levels", [0, 1, 256])
+@pytest.mark.parametrize("count", [4, 120])
+def test_the_nearest_by_a_test_of_rows_is_that_of_a_mask(
+    levels: int, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places_module, "_FEW_LEVELS", levels)
+    more = " ".join(f"op:x@{i}..{i + 1}" for i in range(200, 400, 2))
+    session = timeline(f"host op:a@0..90 op:b@0..80 op:c@10..70 op:d@20..60 op:e@30..50 {more}")
+    found, places = session.timeline, Run(session).places
+    rows = np.concatenate([[-1], np.arange(len(found))])[:count]
+
+    def test(
+        rows: np.ndarray[tuple[int, ...], np.dtype[np.signedinteger]],
+    ) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+        return found.match_names_at(lambda n: n in ("b", "e"), rows)
+
+    expected = places.nearest(rows, test(np.arange(len(found))))
+    assert places.nearest_where(rows, test).tolist() == expected.tolist()
+
+
 def test_a_profiler_step_is_no_operator_and_no_place() -> None:
     found = timeline("host op:ProfilerStep#3@0..100 op:aten::mm@10..20 rt:cudaLaunchKernel@12..14")
     rows = {found.timeline.name(r): r for r in range(len(found.timeline))}
