@@ -154,7 +154,7 @@ class HostCauses:
         run = self.run
         alone = self._of_row[:-1] != np.int8(Cause.PYTHON)
         if run.steps:
-            alone |= self._may_schedule[:-1]
+            alone |= self._may_schedule
         return run.place_codes.labels(run.places.below(self.is_compile), alone)
 
     def _between(self, row: Int32, begin: Int64, until: Int64) -> Rows:
@@ -164,31 +164,32 @@ class HostCauses:
             return np.zeros(0, np.intp)
         low, high = (np.searchsorted(begin, edge) for edge in run.between_steps)
         outside = np.flatnonzero(_marked(low, high, len(begin)))
-        found: Rows = outside[self._may_schedule[row[outside]]]
+        owned = row[outside]
+        found: Rows = outside[(owned >= 0) & self._may_schedule[owned]]
         return found
 
     @cached_property
     def _may_schedule(self) -> Bool:
         """Rows that wait for work to come, or whose nearest user frames (or, without frames, the nearest ranges) name
-        scheduling; False behind them for -1. Shape (n + 1,)."""
+        scheduling. Shape (n,)."""
         places, parent = self.run.places, self.run.timeline.spans.parent
-        out = np.append(places.is_waiting, False)
         asked = self.schedules
         if not (places.is_user[asked] | places.is_annotation[asked]).any():
-            return out
+            return places.is_waiting
         scheduling = np.zeros(len(parent), np.bool_)
         scheduling[asked] = True
         named = places.is_user | places.is_annotation
         rows = np.flatnonzero(named)
         above = kernels.inherited(places.above, named)[parent[rows]]
-        schedules = np.zeros(len(out), np.bool_)
+        schedules = np.zeros(len(parent) + 1, np.bool_)  # the last is what -1 finds
         own = schedules[rows] = scheduling[rows]
         for _ in range(SCHEDULING_DEPTH - 1):
             schedules[rows] = own | schedules[above]
         user = kernels.inherited(places.above, places.is_user)
         label = kernels.inherited(places.above, places.is_annotation)
-        out |= schedules[np.where(user >= 0, user, label)]
-        return out
+        found: Bool = kernels.mapped(schedules, np.where(user >= 0, user, label)[:-1])
+        found |= places.is_waiting
+        return found
 
 
 def _joined(a: IntervalSet, b: IntervalSet) -> IntervalSet:

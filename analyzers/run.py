@@ -59,6 +59,8 @@ NEEDS_TEXT: dict[str, str] = {
 }
 """What a rule can need, and what is said where it is missing."""
 
+_BLOCK = 1 << 16
+
 INSIDE = 0.95
 """Share of a step that must lie within windows for it to count."""
 
@@ -319,10 +321,9 @@ class Run:
         return len(tracks) > 1 or bool((self.whole.kind == Kind.COLLECTIVE).any())
 
     @cached_property
-    def is_profiler_sync(self) -> npt.NDArray[np.bool_]:
-        """Synchronisations of the profiler, not the program: around its window, in nobody's code. Shape (n,)."""
-        spans = self.timeline.spans
-        out = np.zeros(len(spans), bool)
+    def profiler_syncs(self) -> npt.NDArray[np.intp]:
+        """Rows of synchronisations of the profiler, not the program: around its window, in nobody's code."""
+        spans, out = self.timeline.spans, [np.zeros(0, np.intp)]
         syncs = np.flatnonzero(self.is_sync)
         around = self.places.nearest_where(
             syncs, lambda rows: self.timeline.are_kind(rows, Kind.PYTHON, Kind.OPERATOR)
@@ -331,13 +332,12 @@ class Run:
         for track in kernels.distinct(spans.track[syncs]).tolist():
             mine, thread = syncs[spans.track[syncs] == track], self.timeline.track_rows(track)
             work = np.isin(spans.kind[thread], [int(k) for k in kinds.HOST_CALLS]) & ~self.is_sync[thread]
-            if not work.any():
-                out[mine] = True
-                continue
-            first = spans.start_ns[thread.start + int(np.argmax(work))]
-            last = spans.start_ns[thread.stop - 1 - int(np.argmax(work[::-1]))]
-            out[mine] = (spans.start_ns[mine] > last) | (spans.end_at(mine) <= first)
-        return out
+            if work.any():
+                first = spans.start_ns[thread.start + int(np.argmax(work))]
+                last = spans.start_ns[thread.stop - 1 - int(np.argmax(work[::-1]))]
+                mine = mine[(spans.start_ns[mine] > last) | (spans.end_at(mine) <= first)]
+            out.append(mine)
+        return np.concatenate(out)
 
     @cached_property
     def is_wait(self) -> npt.NDArray[np.bool_]:
@@ -541,7 +541,9 @@ class Run:
             mine = counts[rows]
             if mine.any():
                 begins.append(int(spans.start_ns[rows.start + int(np.argmax(mine))]))  # rows are by start
-                ends.append(int(np.max(spans.end_at(rows), where=mine, initial=begins[-1])))
+                for low in range(rows.start, rows.stop, _BLOCK):  # small enough to stay in the cache
+                    part = slice(low, min(low + _BLOCK, rows.stop))
+                    ends.append(int(np.max(spans.end_at(part), where=counts[part], initial=begins[-1])))
         return (min(begins), max(ends)) if begins else (0, 0)
 
     # -- steps -------------------------------------------------------------------------------------

@@ -201,7 +201,7 @@ def is_wait(run: Run) -> Bool:
     waits = run.is_sync.copy()
     waits[blocking] = True
     waits[call[done]] = True
-    waits &= ~run.is_profiler_sync
+    waits[run.profiler_syncs] = False
     return waits
 
 
