@@ -158,7 +158,7 @@ static inline const u8 *SCAN(next_key)(Tokens *t, const u8 *p, const u8 *end, in
             *kind = KEY_EVENT;
             *key = SCAN(event_key)(text, n);
             if (*key == AT_OTHER && UNLIKELY(escaped || !is_clean_text(text, n))) {
-                Status status = t->clean_text(t, text, n, offset_of(t, p));
+                Status status = t->ask(&(Question){t, text, n, NULL, offset_of(t, p), 0});
                 if (status != OK) return fail(t, status);
                 *key = SCAN(event_key)(t->clean.data, t->clean.length);
             }
@@ -249,12 +249,11 @@ static const u8 *SCAN(other_element)(Tokens *t, const u8 *p, const u8 *end) {
 static const u8 *SCAN(mend)(Tokens *t, const u8 *p, const u8 *end) {
     size_t skip = 0, all = (size_t)(end - p), piece = 1 << 14;
     int last = t->final || all >= MAX_DAMAGE;
-    for (;;) {
+    for (;; piece *= 8) {
         if (piece > all) piece = all;
-        Status status = t->repair(t, p, piece, offset_of(t, p), last && piece == all, &skip);
+        Status status = t->ask(&(Question){t, p, piece, &skip, offset_of(t, p), last && piece == all});
         if (status != OK) return fail(t, status);
         if (skip > 0 || piece == all) break;
-        piece *= 8;
     }
     if (skip == 0) return fail(t, MORE);
     if (skip > all) skip = all;

@@ -88,12 +88,9 @@ Status tokens_feed(Tokens *t, const u8 *data, size_t n, size_t *used) {
         if (t->why > BAD) return t->why;
         t->base += (int64_t)did;
         at += did;
-        if (t->done) {
-            *used = at;
-            return OK;
-        }
+        *used = t->done ? at : n;
     }
-    return bytes_append(&t->carry, data + at, n - at) < 0 ? NO_MEMORY : OK;
+    return t->done || bytes_append(&t->carry, data + at, n - at) == 0 ? OK : NO_MEMORY;
 }
 
 /* The input is at its end: parses what is left. With t->done set, `carry` is the text behind the list. */
@@ -114,7 +111,7 @@ void tokens_begin(Tokens *t, int64_t offset) {
     t->final = t->done = 0;
 }
 
-/* What a callback has to say. */
+/* What the answer to a question is. */
 Status tokens_answer(Tokens *t, const u8 *p, size_t n) { return bytes_set(&t->clean, p, n) < 0 ? NO_MEMORY : OK; }
 
 /* Gives a column away with its size in bytes, or NULL where every row holds the default. The caller frees it. */

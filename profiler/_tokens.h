@@ -1,6 +1,6 @@
 /* What the tokeniser keeps: columns, interned texts, guesses, and numbers read exactly.
  *
- * Whatever is not plain strict JSON is handed to callbacks (see Tokens); this file and _parse.h only ever accept what
+ * Whatever is not plain strict JSON is handed to a callback (see Question); this file and _parse.h only ever accept what
  * they fully understand.
  */
 #include <float.h>
@@ -224,6 +224,18 @@ typedef struct {
 typedef enum { OK, MORE, BAD, NO_MEMORY, RAISED } Status;
 
 typedef struct Tokens Tokens;
+
+/* About text that is not strict JSON; `skip` is NULL where it is a string, without its quotes, whose UTF-8 text is asked
+ * for. Else it is what stands at an element that cannot be read: how much to skip (0: needs more text), and one event to
+ * take in its place (empty: none). */
+typedef struct {
+    Tokens *tokens;
+    const u8 *text;
+    size_t n, *skip;
+    int64_t offset;
+    int final;
+} Question;
+
 struct Tokens {
     /* core.py knows these fields by their places: see tokens_layout */
     void *column[COLUMNS]; /* NULL: every row holds the default */
@@ -238,12 +250,7 @@ struct Tokens {
     int64_t keys_dropped, unmended;
     int keep; /* 0: parse only */
     int done;
-    /* Callbacks put their answer into `clean` and return OK, or RAISED.
-     * clean_text: an escaped or undecodable string, without its quotes -> its UTF-8 text.
-     * repair: what stands at an element that cannot be read -> how much to skip (0: needs more text),
-     *         and in `clean` one event to take in its place (empty: none). */
-    Status (*clean_text)(Tokens *, const u8 *, size_t, int64_t offset);
-    Status (*repair)(Tokens *, const u8 *, size_t, int64_t offset, int final, size_t *skip);
+    Status (*ask)(const Question *); /* puts the answer into `clean` and returns OK, or RAISED */
     /* the rest is for C alone */
     int64_t pair[2]; /* pid and tid of the event before */
     int32_t thread;  /* their number, -1 for neither */
@@ -346,11 +353,8 @@ static int32_t intern_odd(Tokens *t, Table *table, const u8 *p, size_t n) {
     int remember = table == &t->strings && t->odd.bytes.length + n < t->text_budget / 2;
     int32_t known = remember ? table_find(&t->odd, p, n, hash, &at) : -1;
     if (known >= 0) return ((int32_t *)t->odd_codes.data)[known];
-    Status status = t->clean_text(t, p, n, offset_of(t, p));
-    if (status != OK) {
-        t->why = status;
-        return -1;
-    }
+    t->why = t->ask(&(Question){t, p, n, NULL, offset_of(t, p), 0});
+    if (t->why != OK) return -1;
     int32_t code = intern(t, table, t->clean.data, t->clean.length, 1);
     if (code < 0 || !remember) return code;
     if (table_add(&t->odd, p, n, hash, at) < 0 || bytes_append(&t->odd_codes, (u8 *)&code, sizeof code) < 0) {
@@ -656,7 +660,7 @@ static Status put_field(Tokens *t, Row *row, int key, const Value *v) {
         return t->why > BAD ? t->why : OK;
     }
     case AT_PH: {
-        Status status = v->escaped ? t->clean_text(t, v->text, v->n, offset_of(t, v->text)) : OK;
+        Status status = v->escaped ? t->ask(&(Question){t, v->text, v->n, NULL, offset_of(t, v->text), 0}) : OK;
         const u8 *letter = v->escaped ? t->clean.data : v->text;
         row->ph = status != OK || v->kind != STRING || v->n == 0 ? 0 : *letter < 127 ? *letter : 127;
         return status;

@@ -7,7 +7,7 @@ Importing this raises ImportError where the library was not built, or was built 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from ctypes import POINTER, byref, c_char_p, c_int, c_int32, c_int64, c_size_t, c_ssize_t, c_uint32, c_void_p
 from importlib.util import find_spec
 from typing import Any, ClassVar, Protocol
@@ -94,8 +94,8 @@ def _address(array: Array, size: int, is_written: bool) -> int:
 
 # -- the tokeniser -----------------------------------------------------------------------------------------
 
-_BAD, _RAISED = 2, 4
-"""Of `Status` in _tokens.h: up to the first all is well, above it memory lacked or a callback raised."""
+_OK, _BAD, _RAISED = 0, 2, 4
+"""Of `Status` in _tokens.h: up to the second all is well, above it memory lacked or the helper raised."""
 
 
 class Helper(Protocol):
@@ -109,8 +109,16 @@ class Helper(Protocol):
         in their place, or nothing."""
 
 
-_CLEAN_TEXT = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t, c_int64)
-_REPAIR = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p, c_size_t, c_int64, c_int, POINTER(c_size_t))
+class _Question(ctypes.Structure):
+    """`Question` in _tokens.h."""
+
+    _fields_: ClassVar = [
+        ("tokens", c_void_p), ("text", c_void_p), ("size", c_size_t), ("skip", POINTER(c_size_t)), ("offset", c_int64),
+        ("final", c_int),
+    ]  # fmt: skip
+
+
+_ASK = ctypes.CFUNCTYPE(c_int, POINTER(_Question))
 
 
 class _Bytes(ctypes.Structure):
@@ -142,8 +150,7 @@ class _Tokens(ctypes.Structure):
         ("text_budget", c_size_t),
         *((name, c_int64) for name in ("base", "keys_dropped", "unmended")),
         *((name, c_int) for name in ("keep", "done")),
-        ("clean_text", _CLEAN_TEXT),
-        ("repair", _REPAIR),
+        ("ask", _ASK),
     ]
 
 
@@ -161,28 +168,30 @@ class _Column:
         self._free(self._at)
 
 
-class _Answers:
-    """What stands between the library and the helper: it keeps an exception until the library is left."""
+def _answers(helper: Helper, errors: list[BaseException]) -> Generator[int, Any, None]:
+    """Answers each question that is sent with a status. An error ends it, and waits in `errors`: none gets through C.
 
-    def __init__(self, helper: Helper) -> None:
-        self.helper = helper
-        self.error: BaseException | None = None
+    Where a function begins Python looks for signals, outside of any `try` of it: there an interruption would be lost.
+    Where this goes on it is inside of one.
+    """
+    status = _OK
+    try:
+        while True:
+            status = _answer(helper, (yield status).contents)
+    except GeneratorExit:
+        return
+    except BaseException as error:  # noqa: BLE001 -- `feed` raises it
+        errors.append(error)
+    yield _RAISED
 
-    def clean_text(self, tokens: int, text: int, size: int, offset: int) -> int:
-        try:
-            clean = self.helper.clean_text(ctypes.string_at(text, size), offset)
-            return int(_LIBRARY.tokens_answer(tokens, clean, len(clean)))
-        except BaseException as error:  # noqa: BLE001 -- nothing can be raised through C: `feed` does it
-            self.error = error
-            return _RAISED
 
-    def repair(self, tokens: int, text: int, size: int, offset: int, final: int, skip: Any) -> int:
-        try:
-            skip[0], event = self.helper.repair(ctypes.string_at(text, size), offset, bool(final))
-            return int(_LIBRARY.tokens_answer(tokens, event, len(event)))
-        except BaseException as error:  # noqa: BLE001 -- as above
-            self.error = error
-            return _RAISED
+def _answer(helper: Helper, question: _Question) -> int:
+    raw = ctypes.string_at(question.text, question.size)
+    if question.skip:
+        question.skip[0], text = helper.repair(raw, question.offset, bool(question.final))
+    else:
+        text = helper.clean_text(raw, question.offset)
+    return int(_LIBRARY.tokens_answer(question.tokens, text, len(text)))
 
 
 class Tokeniser:
@@ -204,11 +213,11 @@ class Tokeniser:
             raise ValueError(f"no parser for {isa} here")
         self._isa = name.decode()
         self._busy = False
-        self._answers = _Answers(helper)
-        self._callbacks = _CLEAN_TEXT(self._answers.clean_text), _REPAIR(self._answers.repair)
+        self._errors: list[BaseException] = []
+        answers = _answers(helper, self._errors)
+        next(answers)
         tokens = self._tokens = _Tokens.from_address(self._at)
-        tokens.keep, tokens.text_budget = keep, max(text_budget, 0)
-        tokens.clean_text, tokens.repair = self._callbacks
+        tokens.keep, tokens.text_budget, tokens.ask = keep, max(text_budget, 0), _ASK(answers.send)
 
     def __del__(self) -> None:
         self._free(self._at)
@@ -220,7 +229,7 @@ class Tokeniser:
 
     def feed(self, data: bytes | None) -> bytes | None:
         """The next bytes of the list, or None at the end of the input. Returns the bytes behind the list once it has
-        ended. Raises what the helper raises."""
+        ended. Raises what the helper raises; nothing can be fed any more then."""
         self._not_at_work()
         self._busy = True
         used = c_size_t(0)
@@ -230,10 +239,9 @@ class Tokeniser:
             else:
                 status = _LIBRARY.tokens_feed(self._at, data, len(data), byref(used))
         finally:
-            self._busy = False
-        if status == _RAISED and self._answers.error is not None:
-            error, self._answers.error = self._answers.error, None
-            raise error
+            self._busy = bool(self._errors)
+        if status == _RAISED:
+            raise self._errors.pop()
         if status > _BAD:
             raise MemoryError
         tokens = self._tokens
@@ -285,7 +293,7 @@ class Tokeniser:
 
     def _not_at_work(self) -> None:
         if self._busy:
-            raise RuntimeError("the tokeniser is already at work")
+            raise RuntimeError("the tokeniser is already at work, or an error stopped it")
 
 
 # -- the library -------------------------------------------------------------------------------------------

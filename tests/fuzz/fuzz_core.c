@@ -19,27 +19,30 @@ typedef ptrdiff_t (*Kernel)(const Arrays *);
     } while (0)
 
 /* Stand-ins for the Python side: they read all they are given and answer at random lengths. */
-static Status clean_text(Tokens *t, const u8 *p, size_t n, int64_t offset) {
-    CHECK(offset >= 0);
-    if (tokens_answer(t, p, n) != OK) return NO_MEMORY;
-    for (size_t i = 0; i < n; i++)
-        if (p[i] >= 0x80 || p[i] < 0x20) t->clean.data[i] = '?';
+static Status clean_text(const Question *q) {
+    Tokens *t = q->tokens;
+    if (tokens_answer(t, q->text, q->n) != OK) return NO_MEMORY;
+    for (size_t i = 0; i < q->n; i++)
+        if (q->text[i] >= 0x80 || q->text[i] < 0x20) t->clean.data[i] = '?';
     return OK;
 }
 
-static Status repair(Tokens *t, const u8 *p, size_t n, int64_t offset, int final, size_t *skip) {
+static Status repair(const Question *q) {
     static const char event[] = "{\"ph\":\"X\",\"name\":\"mended\",\"ts\":1,\"args\":{\"a\":[1]}}";
-    CHECK(offset >= 0 && n > 0);
-    *skip = 0;
-    for (size_t i = 1; i + 1 < n; i++) /* the next opening brace, wherever it is */
-        if (p[i] == '{' && p[i + 1] == '"') {
-            *skip = i;
+    CHECK(q->n > 0);
+    *q->skip = 0;
+    for (size_t i = 1; i + 1 < q->n; i++) /* the next opening brace, wherever it is */
+        if (q->text[i] == '{' && q->text[i + 1] == '"') {
+            *q->skip = i;
             break;
         }
-    if (*skip == 0 && final) *skip = n;
-    if (*skip % 3 == 0) return bytes_set(&t->clean, (const u8 *)event, sizeof event - 1) < 0 ? NO_MEMORY : OK;
-    t->clean.length = 0;
-    return OK;
+    if (*q->skip == 0 && q->final) *q->skip = q->n;
+    return tokens_answer(q->tokens, (const u8 *)event, *q->skip % 3 == 0 ? sizeof event - 1 : 0);
+}
+
+static Status ask(const Question *q) {
+    CHECK(q->offset >= 0);
+    return q->skip ? repair(q) : clean_text(q);
 }
 
 static size_t held(const Tokens *t) {
@@ -99,8 +102,7 @@ static Outcome outcome_of(const Tokens *t) {
 static Outcome tokenise(const u8 *data, size_t size, const char *isa, size_t chunk, size_t budget, int keep) {
     Tokens *t = tokens_new(0x1234567);
     CHECK(t);
-    t->clean_text = clean_text;
-    t->repair = repair;
+    t->ask = ask;
     t->text_budget = budget;
     t->keep = keep;
     if (!tokens_choose(t, isa)) tokens_choose(t, "");

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import _thread
 import ctypes.util
 import gc
+import signal
+import sys
+import threading
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from typing import Any
@@ -81,6 +85,40 @@ def test_an_interruption_inside_of_a_callback_is_raised_behind_it() -> None:
     tokeniser = core.Tokeniser(Helper(stop))
     tokeniser.begin(0)
     with pytest.raises(KeyboardInterrupt):
+        tokeniser.feed(EVENTS)
+
+
+def test_an_interruption_while_the_library_works_is_not_lost() -> None:
+    tokeniser = core.Tokeniser(Helper())
+    tokeniser.begin(0)
+    gate = threading.Lock()
+
+    def interrupt() -> None:
+        with gate:
+            _thread.interrupt_main()
+
+    gate.acquire()
+    other = threading.Thread(target=interrupt)
+    other.start()
+    patience, handler = sys.getswitchinterval(), signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.setswitchinterval(100)  # the other thread runs when `feed` lets go of the interpreter, not before
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            gate.release()
+            tokeniser.feed(b'{"name":"plain"},' * 100_000 + EVENTS)
+            other.join()
+    finally:
+        sys.setswitchinterval(patience)
+        signal.signal(signal.SIGINT, handler)
+    with pytest.raises(RuntimeError, match="an error stopped it"):
+        tokeniser.feed(EVENTS)
+
+
+@pytest.mark.parametrize("answer", [None, 7, "text", bytearray(b"ab"), [b"ab"]])
+def test_an_answer_that_is_not_bytes_is_an_error(answer: Any) -> None:
+    tokeniser = core.Tokeniser(Helper(lambda raw: answer))
+    tokeniser.begin(0)
+    with pytest.raises((TypeError, ctypes.ArgumentError)):
         tokeniser.feed(EVENTS)
 
 
