@@ -58,8 +58,7 @@ def _kernel(name: str, kinds: str, writable: int) -> Callable[..., int]:
     raises TypeError for what is no array or too few or many of them, and ValueError for arrays of another kind, or
     whose lengths do not fit each other.
     """
-    run = getattr(_LIBRARY, f"kernel_{name}")
-    run.argtypes, run.restype = [POINTER(_Arrays)], c_ssize_t
+    run = _declare(f"kernel_{name}", c_ssize_t, POINTER(_Arrays))
     sizes = [_SIZE[kind] for kind in kinds]
 
     def call(*arrays: Array) -> int:
@@ -87,7 +86,7 @@ def _address(array: Array, size: int, is_written: bool) -> int:
         raise TypeError(f"not an array but {type(array).__name__}")
     flags = array.flags
     fits = array.itemsize == size and array.ndim == 1 and flags.c_contiguous and flags.aligned
-    if not fits or (is_written and not flags.writeable):
+    if not fits or not array.dtype.isnative or (is_written and not flags.writeable):
         raise ValueError(f"an array of {array.dtype}, not of aligned items of {size} bytes side by side")
     return array.ctypes.data
 
@@ -124,8 +123,12 @@ _ASK = ctypes.CFUNCTYPE(c_int, POINTER(_Question))
 class _Bytes(ctypes.Structure):
     _fields_: ClassVar = [("data", c_void_p), ("length", c_size_t), ("room", c_size_t)]
 
-    def read(self, start: int = 0) -> bytes:
-        return ctypes.string_at(self.data + start, self.length - start) if self.length > start else b""
+    def read(self, start: int = 0) -> memoryview:
+        """What stands there from a place on, not copied: good until the library is called again. (`string_at` counts in
+        32 bits.)"""
+        if self.length <= start:
+            return memoryview(b"")
+        return memoryview((ctypes.c_ubyte * (self.length - start)).from_address(self.data + start)).cast("B")
 
 
 class _Table(ctypes.Structure):
@@ -245,7 +248,7 @@ class Tokeniser:
         if status > _BAD:
             raise MemoryError
         tokens = self._tokens
-        return tokens.carry.read() + (data or b"")[used.value :] if tokens.done else None
+        return bytes(tokens.carry.read()) + (data or b"")[used.value :] if tokens.done else None
 
     def take(self) -> list[Array | None]:
         """The columns, given away; None for one of which every row holds the default. Rows and arguments are counted
@@ -267,7 +270,7 @@ class Tokeniser:
         table = self._tokens.keys if keys else self._tokens.strings
         texts = np.frombuffer(table.texts.read(first * _TEXT.itemsize), _TEXT)
         base = int(texts["start"][0]) if len(texts) else 0
-        data = table.bytes.read(base)
+        data = bytes(table.bytes.read(base))
         starts = (texts["start"] - base).tolist()
         return [
             data[start : start + size].decode("utf-8", "surrogateescape")
@@ -276,12 +279,12 @@ class Tokeniser:
 
     def threads(self, first: int) -> npt.NDArray[np.int64]:
         """The pid and tid of each thread from the first on, shape (threads, 2)."""
-        return np.frombuffer(self._tokens.threads.bytes.read(16 * first), np.int64).reshape(-1, 2)
+        return np.frombuffer(self._tokens.threads.bytes.read(16 * first), np.int64).reshape(-1, 2).copy()
 
     def take_spill(self) -> bytes:
         """The texts put aside since the last call."""
         spill = self._tokens.spill
-        data: bytes = spill.read()
+        data = bytes(spill.read())
         spill.length = 0
         return data
 
@@ -299,9 +302,12 @@ class Tokeniser:
 # -- the library -------------------------------------------------------------------------------------------
 
 
-def _declare(name: str, result: Any, *arguments: Any) -> None:
-    function = getattr(_LIBRARY, name)
+def _declare(name: str, result: Any, *arguments: Any) -> Any:
+    function = getattr(_LIBRARY, name, None)
+    if function is None:
+        raise ImportError(f"the compiled core has no {name}: build it again")
     function.restype, function.argtypes = result, arguments
+    return function
 
 
 _LIBRARY = _library()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import _thread
 import ctypes.util
 import gc
+import mmap
 import signal
 import sys
 import threading
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -78,6 +80,20 @@ def test_texts_and_threads_come_from_the_one_asked_for_on() -> None:
     assert tokeniser.threads(2).shape == (0, 2)
 
 
+def test_texts_of_over_two_gigabytes_are_read_whole(tmp_path: Path) -> None:
+    size = (1 << 32) + 5
+    with (tmp_path / "nothing").open("w+b") as file:
+        file.truncate(size)  # takes no room: nothing is written
+        memory = mmap.mmap(file.fileno(), size)
+        start = ctypes.c_ubyte.from_buffer(memory)
+        held = core._Bytes(ctypes.addressof(start), size, size)
+        assert held.read().nbytes == size
+        assert held.read(size - 3) == bytes(3)
+        assert held.read(size) == held.read(size + 1) == b""
+        del start
+        memory.close()
+
+
 def test_an_interruption_inside_of_a_callback_is_raised_behind_it() -> None:
     def stop(raw: bytes) -> bytes:
         raise KeyboardInterrupt
@@ -140,6 +156,7 @@ def _read_only() -> Any:
         (np.zeros((1, 1), np.int32), np.zeros(1, np.int32), ValueError),
         (np.frombuffer(bytes(9), np.int32, 1, 1), np.zeros(1, np.int32), ValueError),
         (np.zeros(1, np.int64), np.zeros(1, np.int32), ValueError),
+        (np.zeros(1, np.dtype(np.int32).newbyteorder()), np.zeros(1, np.int32), ValueError),
         (np.zeros(1, np.int32), _read_only(), ValueError),
         (np.zeros(1, np.int32), np.zeros(2, np.int32), ValueError),
         (b"1234", np.zeros(1, np.int32), TypeError),
@@ -174,6 +191,11 @@ def test_a_library_that_is_none_of_ours_is_refused(
     monkeypatch.setattr(core, "find_spec", lambda name: spec)
     with pytest.raises(ImportError, match=says):
         core._library()
+
+
+def test_a_library_without_one_of_the_functions_is_refused() -> None:
+    with pytest.raises(ImportError, match="has no kernel_of_tomorrow: build it again"):
+        core._kernel("of_tomorrow", "q", 1)
 
 
 def test_a_library_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
