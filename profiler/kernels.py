@@ -313,7 +313,12 @@ def mapped(
     """
     out = np.empty(len(codes), table.dtype) if out is None else out
     take = _TAKE.get(table.dtype.itemsize) if core is not None and codes.dtype == np.int32 else None
-    if take is not None and table.ndim == 1 and all(x.flags.c_contiguous for x in (table, codes, out)):
+    if (
+        take is not None
+        and out.dtype == table.dtype
+        and table.ndim == 1
+        and all(x.flags.c_contiguous for x in (table, codes, out))
+    ):
         kind = f"i{table.dtype.itemsize}"
         getattr(core, take)(table.view(kind), codes, out.view(kind))
         return out

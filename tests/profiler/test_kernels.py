@@ -325,6 +325,12 @@ def test_items_of_a_table_are_those_numpy_takes(kind: str, code_kind: str) -> No
         assert kernels.mapped(table, codes, codes) is codes and codes.tolist() == found.tolist()
 
 
+@needs_core
+def test_items_are_put_into_an_array_of_another_kind_by_value() -> None:
+    found = kernels.mapped(np.array([3, 7]), np.array([1, -1, 0], np.int32), np.empty(3, np.float64))
+    assert found.tolist() == [7.0, 7.0, 3.0]
+
+
 @pytest.mark.parametrize("code", [5, -2, -(1 << 31)])
 @needs_core
 def test_codes_that_no_table_has_are_refused(code: int) -> None:
