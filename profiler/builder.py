@@ -286,7 +286,7 @@ class TimelineBuilder:
             columns |= dict.fromkeys(self._put_off, none)
         spans = Spans(**columns, parent=none, depth=none, self_ns=columns["dur_ns"], launch_row=none)
         if self._in_order:
-            spans.put_off(**self._put_off)
+            spans.put_off(**{name: _of_rows(ids_of, spans.source) for name, ids_of in self._put_off.items()})
         return spans, row_of
 
     def _nest(self, spans: Spans) -> None:
@@ -357,6 +357,11 @@ class TimelineBuilder:
         is_extra = np.zeros(len(base) + len(extra), bool)
         is_extra[np.searchsorted(base.event, extra.event, side="right") + np.arange(len(extra))] = True
         return base.interleaved(extra, is_extra)
+
+
+def _of_rows(ids_of: IdsOf, source: Int32) -> Callable[[npt.NDArray[Any] | None], Int64]:
+    """The ids of rows from those of source events."""
+    return lambda rows: ids_of(source if rows is None else kernels.mapped(source, rows))
 
 
 def _repeats(

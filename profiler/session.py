@@ -241,19 +241,21 @@ def _check_source(folder: Path, content: Content | None) -> None:
 
 
 def _timeline(folder: Path, info: _Info) -> Timeline:
-    tables, arguments = session_tables.read_all(folder, info.tables, _TABLES)
+    tables, opened = session_tables.read_all(folder, info.tables, _TABLES)
     strings = StringTable(tables["strings"]["text"])
 
     def build(kind: Any, name: str) -> Any:
         with session_tables.told(folder / f"{name}.parquet"):
             return kind(**session_tables.coded(tables[name], strings, kind))
 
-    sources = session_check.most_sources(len(tables["spans"]["start_ns"]), arguments.rows)
+    spans, arguments = build(Spans, "spans"), opened["args"]
+    session_tables.put_off(spans, opened["spans"], strings)
+    sources = session_check.most_sources(len(spans), arguments.rows)
     spill = session_tables.spilled(folder, info.tables.get(session_tables.SPILLED))
     store = session_tables.SavedArgs(strings, info.arg_keys, arguments, sources, spill)
     return Timeline(
         strings=strings,
-        spans=build(Spans, "spans"),
+        spans=spans,
         tracks=info.tracks,
         args=store,
         origin_ns=info.origin_ns,

@@ -18,6 +18,8 @@ from stallscope.profiler.kinds import Kind
 from stallscope.profiler.timeline import ARG_BIGINT, ARG_JSON, ARG_SPILLED, ARG_STRING, StringTable, Timeline
 
 _INTEGER = re.compile(r"-?[0-9]{1,4000}")
+_BLOCK = 1 << 16
+"""Rows looked at at once."""
 _ROLES = ("host", "device", "label")
 
 
@@ -48,7 +50,7 @@ def fault(timeline: Timeline) -> str:
     for what, column, low, high in ranges:
         if not _within(column, low, high):
             return f"{what} out of range"
-    return _ids(timeline) or _rows(timeline) or _tracks(timeline)
+    return _rows(timeline) or _tracks(timeline)
 
 
 def most_sources(spans: int, args: int) -> int:
@@ -60,34 +62,23 @@ def _within(column: npt.NDArray[Any], low: int, high: int) -> bool:
     return len(column) == 0 or (int(column.min()) >= low and int(column.max()) < high)
 
 
-def _ids(timeline: Timeline) -> str:
-    lowest = TEXT_ID_BASE - len(timeline.strings)
-    for what, ids in (
-        ("correlation", timeline.spans.correlation),
-        ("external id", timeline.spans.external_id),
-    ):
-        if ((ids <= lowest) & (ids != NO_ID)).any():
-            return f"{what} out of range"
-    return ""
+def are_ids(ids: npt.NDArray[np.int64], strings: StringTable) -> bool:
+    """Whether a column of ids (`ids.encode_id`) names texts that are there."""
+    return bool(((ids > TEXT_ID_BASE - len(strings)) | (ids == NO_ID)).all())
 
 
 def _rows(timeline: Timeline) -> str:
     spans = timeline.spans
-    n = len(spans)
-    if n == 0:
-        return ""
-    if (spans.parent >= np.arange(n, dtype=np.int32)).any():
-        return "a parent stands behind its child"
-    if (
-        (spans.dur_ns < 0).any()
-        or int(np.abs(spans.start_ns).max()) >= 1 << 62
-        or int(spans.dur_ns.max()) >= 1 << 62
-    ):
+    if not _within(spans.start_ns, 1 - (1 << 62), 1 << 62) or not _within(spans.dur_ns, 0, 1 << 62):
         return "times out of range"
-    later = (spans.track[1:] > spans.track[:-1]) | (
-        (spans.track[1:] == spans.track[:-1]) & (spans.start_ns[1:] >= spans.start_ns[:-1])
-    )
-    return "" if later.all() else "rows out of order"
+    for low in range(0, len(spans), _BLOCK):
+        rows = slice(low, low + _BLOCK)
+        if (spans.parent[rows] >= np.arange(low, min(low + _BLOCK, len(spans)))).any():
+            return "a parent stands behind its child"
+        track, start = (column[low : low + _BLOCK + 1] for column in (spans.track, spans.start_ns))
+        if ((track[1:] < track[:-1]) | ((track[1:] == track[:-1]) & (start[1:] < start[:-1]))).any():
+            return "rows out of order"
+    return ""
 
 
 def arguments_fault(columns: dict[str, Any], keys: list[str], strings: StringTable, sources: int) -> str:
@@ -110,4 +101,4 @@ def _tracks(timeline: Timeline) -> str:
     return "" if all(track.role in _ROLES for track in timeline.tracks) else "a track of unknown role"
 
 
-__all__ = ["arguments_fault", "fault", "most_sources"]
+__all__ = ["are_ids", "arguments_fault", "fault", "most_sources"]

@@ -1,7 +1,8 @@
 """The tables of a saved session: a Timeline's columns to Parquet and back.
 
-Times, ids and row numbers are delta-coded, the rest is dictionary-coded, all of it zstd. Tables are read
-in groups of rows straight into their columns, so that what is read is held once.
+Times, ids and row numbers are delta-coded, the rest is dictionary-coded, all of it zstd. The memory into which a
+column is decoded is the column, so that what is read is held once; where a table has several groups of rows, as those
+of large recordings and of earlier versions, they are put into it one after the other.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stallscope.profiler import session_check
+from stallscope.profiler import kernels, session_check
 from stallscope.profiler.errors import InputError
 from stallscope.profiler.light import dataclass
 from stallscope.profiler.timeline import (
@@ -32,7 +33,8 @@ from stallscope.profiler.timeline import (
 )
 
 SPILLED = "spilled"
-_ROWS = 1 << 18
+_GROUP_ROWS = 1 << 24
+_BATCH_ROWS = 1 << 18
 _SPILLED_ROWS = 1 << 12
 _AGAIN = "Analyse the original trace again."
 _FOREIGN = "it is not the table that was saved with the session"
@@ -53,6 +55,8 @@ _TYPES: dict[str, dict[str, str]] = {
     },
 }
 _TEXTS = ("name", "category")
+_PUT_OFF = {"spans": ("correlation", "external_id")}
+"""Columns that stay on disk until one is asked for (`Spans.put_off`): few rows have ids, and few rules ask for them."""
 
 Columns = dict[str, Any]
 
@@ -130,7 +134,7 @@ def write(path: Path, columns: Columns) -> Saved:
             compression="zstd",
             use_dictionary=[name for name in table.column_names if name not in delta],
             column_encoding=delta or None,
-            row_group_size=_ROWS,
+            row_group_size=_GROUP_ROWS,
             write_statistics=False,
         )
     return Saved(table.num_rows, _file_key(path))
@@ -170,15 +174,15 @@ def write_spilled(folder: Path, args: ArgStore) -> dict[str, Saved]:
 
 def read_all(
     folder: Path, known: dict[str, Saved], names: tuple[str, ...]
-) -> tuple[dict[str, Columns], Table]:
-    """The columns of the named tables, and the table of arguments, opened but not read.
+) -> tuple[dict[str, Columns], dict[str, Table]]:
+    """The columns of the named tables, and all tables, of which that of the arguments is opened but not read.
 
     Each table must be what is known of it, if anything is. Raises InputError for what is missing, damaged, or
     larger than its file can be.
     """
     budget = _Budget(folder)
-    read = {name: Table(folder, name, known.get(name), budget).read() for name in names}
-    return read, Table(folder, "args", known.get("args"), budget)
+    tables = {name: Table(folder, name, known.get(name), budget) for name in (*names, "args")}
+    return {name: tables[name].read() for name in names}, tables
 
 
 class _Budget:
@@ -214,12 +218,26 @@ class Table:
         budget.take(self.rows * sum(int(kind[1:]) for kind in _TYPES.get(name, {}).values()))
 
     def read(self) -> Columns:
-        """All columns by name. Raises InputError where a page is damaged or a column is not what it should be."""
+        """All columns by name; those that stay on disk (`later`) are empty. Raises InputError where a page is damaged or
+        a column is not what it should be."""
         with told(self.path):
             _check_key(self.path, self._known)
             if self.name == "strings":
                 return {"text": _texts(self._file, self._budget)}
-            return _columns(self._file, self.name, self.rows)
+            types, put_off = _TYPES[self.name], _PUT_OFF.get(self.name, ())
+            for column in put_off:
+                _check_type(column, self._file.schema_arrow.field(column).type, types[column])
+            now = {column: kind for column, kind in types.items() if column not in put_off}
+            none = {column: np.zeros(0, types[column]) for column in put_off}
+            return none | _columns(self._file, now, self.rows)
+
+    def later(self, column: str) -> npt.NDArray[Any]:
+        """A column that `read` left on disk. Raises InputError as it does."""
+        with told(self.path):
+            ids: npt.NDArray[Any] = _columns(self._file, {column: _TYPES[self.name][column]}, self.rows)[
+                column
+            ]
+            return ids
 
 
 @contextmanager
@@ -251,7 +269,7 @@ def _check_key(path: Path, known: Saved | None) -> None:
 
 def _texts(file: Any, budget: _Budget) -> list[str]:
     texts: list[str] = []
-    for batch in file.iter_batches(_ROWS, columns=["text"], use_threads=False):
+    for batch in file.iter_batches(_BATCH_ROWS, columns=["text"], use_threads=False):
         budget.take(batch.nbytes + 64 * len(batch))
         texts.extend(batch.column(0).to_pylist())
     if any(text is None for text in texts):
@@ -259,9 +277,8 @@ def _texts(file: Any, budget: _Budget) -> list[str]:
     return texts
 
 
-def _columns(file: Any, name: str, rows: int) -> Columns:
-    """Every column, filled group by group."""
-    types = _TYPES[name]
+def _columns(file: Any, types: dict[str, str], rows: int) -> Columns:
+    """Columns of these types, filled group by group."""
     out: Columns = {
         column: [] if column in _TEXTS else np.empty(rows, kind) for column, kind in types.items()
     }
@@ -275,8 +292,10 @@ def _columns(file: Any, name: str, rows: int) -> Columns:
                 continue
             place = at
             for chunk in chunks:
-                if chunk.null_count or chunk.type != _arrow_type(kind):
-                    raise ValueError(f"the column {column} is not what it should be")
+                _check_type(column, chunk.type if not chunk.null_count else None, kind)
+                if len(chunk) == rows:
+                    out[column] = _numbers(chunk, kind)
+                    break
                 out[column][place : place + len(chunk)] = _numbers(chunk, kind)
                 place += len(chunk)
         at += group.num_rows
@@ -285,10 +304,11 @@ def _columns(file: Any, name: str, rows: int) -> Columns:
     return out
 
 
-def _arrow_type(kind: str) -> Any:
+def _check_type(column: str, found: Any, kind: str) -> None:
     import pyarrow as pa
 
-    return pa.from_numpy_dtype(np.dtype(kind))
+    if found != pa.from_numpy_dtype(np.dtype(kind)):
+        raise ValueError(f"the column {column} is not what it should be")
 
 
 def _numbers(array: Any, kind: str) -> npt.NDArray[Any]:
@@ -329,11 +349,13 @@ def coded(columns: Columns, strings: StringTable, kind: Any) -> Columns:
 def _codes(chunks: list[Any], strings: StringTable) -> npt.NDArray[np.int32]:
     import pyarrow as pa
 
-    out = [np.zeros(0, np.int32)]
-    for chunk in chunks:
-        coded = chunk if pa.types.is_dictionary(chunk.type) else chunk.dictionary_encode()
-        codes = strings.codes([str(text) for text in coded.dictionary.to_pylist()])
-        indices = coded.indices
+    out: list[npt.NDArray[np.int32]] = []
+    codes = np.zeros(0, np.int32)
+    coded = [c if pa.types.is_dictionary(c.type) else c.dictionary_encode() for c in chunks]
+    for chunk in pa.chunked_array(coded).unify_dictionaries().chunks if coded else []:
+        if len(codes) != len(chunk.dictionary):  # they share one now
+            codes = strings.codes([str(text) for text in chunk.dictionary.to_pylist()])
+        indices = chunk.indices
         if indices.type != pa.int32():
             raise ValueError("texts are coded in an unknown way")
         present = _present(indices)
@@ -341,12 +363,12 @@ def _codes(chunks: list[Any], strings: StringTable) -> npt.NDArray[np.int32]:
         if len(at) and (int(at.min()) < 0 or int(at.max()) >= max(len(codes), 1)):
             raise ValueError("a text is missing")
         if present is None:
-            out.append(codes[at])
+            out.append(kernels.mapped(codes, at))
         else:
             found = np.full(len(at), -1, np.int32)
             found[present] = codes[at[present]]
             out.append(found)
-    return np.concatenate(out)
+    return out[0] if len(out) == 1 else np.concatenate([np.zeros(0, np.int32), *out])
 
 
 def spilled(folder: Path, known: Saved | None) -> Spilled | None:
@@ -386,6 +408,27 @@ class Spilled:
         return self._held[1][place - int(self._starts[group])] or ""
 
 
+def put_off(spans: Spans, table: Table, strings: StringTable) -> None:
+    """Leave the columns on disk that `Table.read` left there."""
+    spans.put_off(**{column: _SavedIds(table, column, strings) for column in _PUT_OFF["spans"]})
+
+
+class _SavedIds:
+    """A column of ids that is read when one of them is first asked for; raises InputError where it is damaged."""
+
+    def __init__(self, table: Table, column: str, strings: StringTable) -> None:
+        self._table, self._column, self._strings = table, column, strings
+        self._ids: npt.NDArray[np.int64] | None = None
+
+    def __call__(self, rows: npt.NDArray[Any] | None) -> npt.NDArray[np.int64]:
+        if self._ids is None:
+            ids = self._table.later(self._column)
+            if not session_check.are_ids(ids, self._strings):
+                raise InputError(self._table.path, f"{self._column} out of range", _AGAIN)
+            self._ids = ids
+        return self._ids if rows is None else self._ids.take(rows)
+
+
 class SavedArgs(ArgStore):
     """The arguments of a saved session: they are read when one is first asked for, which may be never.
 
@@ -417,6 +460,7 @@ __all__ = [
     "SavedArgs",
     "Spilled",
     "coded",
+    "put_off",
     "read_all",
     "spilled",
     "tables",

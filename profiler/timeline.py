@@ -457,7 +457,7 @@ class Spans:
     `parent` is a row or -1; `depth` 0 at the root of a thread; `self_ns` duration less children,
     children clipped to their parent; `launch_row` the host call that started a device span, or -1;
     `source` the number of the event in the source, which is the key of `Timeline.args`. Where `correlation` or
-    `external_id` was put off (`put_off`), it is read from the arguments when it is asked for.
+    `external_id` was put off (`put_off`), it is read when it is asked for.
     """
 
     start_ns: Int64
@@ -477,8 +477,9 @@ class Spans:
     def __len__(self) -> int:
         return len(self.start_ns)
 
-    def put_off(self, **columns: Callable[[Int32], Int64]) -> None:
-        """Read columns of ids only when they are asked for; each is given by what tells the ids of source events."""
+    def put_off(self, **columns: Callable[[npt.NDArray[Any] | None], Int64]) -> None:
+        """Read columns of ids only when they are asked for; each is given by what tells the ids of some rows, or of all
+        for None."""
         for name in columns:
             delattr(self, name)
         self.__dict__["_put_off"] = columns
@@ -488,7 +489,7 @@ class Spans:
         if column in self.__dict__:
             known: Int64 = self.__dict__[column]
             return known.take(rows)
-        found: Int64 = self.__dict__["_put_off"][column](kernels.mapped(self.source, rows))
+        found: Int64 = self.__dict__["_put_off"][column](rows)
         return found
 
     if not TYPE_CHECKING:  # to a type checker all columns are there
@@ -497,7 +498,7 @@ class Spans:
             ids_of = self.__dict__.get("_put_off", {}).get(name)
             if ids_of is None:
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-            ids = self.__dict__[name] = ids_of(self.source)
+            ids = self.__dict__[name] = ids_of(None)
             return ids
 
     @property

@@ -52,6 +52,19 @@ def test_round_trip(small_session: Session, tmp_path: Path) -> None:
         assert again.timeline.arguments(row) == small_session.timeline.arguments(row)
 
 
+def test_tables_in_several_groups_of_rows_are_put_together(
+    small_session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pyarrow.parquet as pq
+
+    monkeypatch.setattr(
+        session_tables, "_GROUP_ROWS", 7
+    )  # as large sessions and those of earlier versions are
+    folder = small_session.save(tmp_path / "groups.stallscope")
+    assert pq.ParquetFile(folder / "spans.parquet").num_row_groups > 1
+    same(small_session.timeline, load(folder).timeline)
+
+
 def test_saving_the_loaded_session_gives_the_same_tables(small_session: Session, tmp_path: Path) -> None:
     first = small_session.save(tmp_path / "a.stallscope")
     second = Session.load(first).save(tmp_path / "b.stallscope")
@@ -257,8 +270,6 @@ def broken(table: str, column: str, row: int, value: int) -> Callable[[Timeline]
         broken("spans", "dur_ns", 0, -5),
         broken("spans", "dur_ns", 0, (1 << 63) - 1),
         broken("spans", "start_ns", 0, 10**9),
-        broken("spans", "correlation", 0, -(1 << 62) - 5000),
-        broken("spans", "external_id", 0, -(1 << 63) + 1),
         broken("marks", "track", 0, 50),
         broken("counters", "track", 0, 50),
         broken("args", "event", 0, (1 << 31) - 1),
@@ -275,6 +286,31 @@ def test_numbers_that_point_nowhere_are_refused(
 
     with pytest.raises(InputError, match=r"do not fit together|does not fit the session"):
         load(folder).timeline.args.of(0)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("correlation", -(1 << 62) - 5000), ("external_id", 1 - (1 << 63))]
+)
+def test_ids_are_read_when_asked_for_and_then_refused(
+    small_session: Session, tmp_path: Path, column: str, value: int
+) -> None:
+    broken("spans", column, 0, value)(small_session.timeline)
+    spans = load(small_session.save(tmp_path / "forged.stallscope")).timeline.spans
+
+    with pytest.raises(InputError, match=f"spans.parquet: {column} out of range"):
+        spans.ids_at(column, np.array([1]))
+    with pytest.raises(InputError, match=f"{column} out of range"):
+        getattr(spans, column)
+
+
+def test_ids_read_later_are_those_that_were_saved(small_session: Session, tmp_path: Path) -> None:
+    known = small_session.timeline.spans
+    spans = load(small_session.save(tmp_path / "s.stallscope")).timeline.spans
+    rows = np.array([5, 0, 5])
+    for column in ("correlation", "external_id"):
+        assert column not in vars(spans)
+        assert spans.ids_at(column, rows).tolist() == getattr(known, column)[rows].tolist()
+        assert getattr(spans, column).tolist() == getattr(known, column).tolist()
 
 
 def test_an_integer_that_is_none_is_refused(small_session: Session, tmp_path: Path) -> None:
