@@ -57,9 +57,7 @@ def test_tables_in_several_groups_of_rows_are_put_together(
 ) -> None:
     import pyarrow.parquet as pq
 
-    monkeypatch.setattr(
-        session_tables, "_GROUP_ROWS", 7
-    )  # as large sessions and those of earlier versions are
+    monkeypatch.setattr(session_tables, "_ROWS", 7)
     folder = small_session.save(tmp_path / "groups.stallscope")
     assert pq.ParquetFile(folder / "spans.parquet").num_row_groups > 1
     same(small_session.timeline, load(folder).timeline)
