@@ -83,7 +83,6 @@ _CATEGORIES = {
 _CANN_NAME = re.compile(r"^(AscendCL|Node|Runtime|Hccl|HCCL|Communication|Model|GE|acl)@", re.IGNORECASE)
 _LEVEL_OF_PREFIX = {"ascendcl": "acl", "node": "node", "runtime": "runtime", "hccl": "hccl",
                     "communication": "hccl", "model": "model", "ge": "ge", "acl": "acl"}  # fmt: skip
-_FLOW_CATEGORIES = ("async_npu", "async_task_queue", "fwdbwd", "MsTx", "async_mindspore")
 _PYTHON_NAME = re.compile(r"\.py\(\d+\): |^<built-in |^nn\.Module: ")
 _MARK_KEYS = ("event_type", "Message_type", "message_type", "domain")
 _OVERLAP_NAMES = ("Computing", "Communication", "Communication(Not Overlapped)", "Free")
