@@ -234,10 +234,9 @@ class Table:
     def later(self, column: str) -> npt.NDArray[Any]:
         """A column that `read` left on disk. Raises InputError as it does."""
         with told(self.path):
-            ids: npt.NDArray[Any] = _columns(self._file, {column: _TYPES[self.name][column]}, self.rows)[
-                column
-            ]
-            return ids
+            kind = _TYPES[self.name][column]
+            found: npt.NDArray[Any] = _columns(self._file, {column: kind}, self.rows)[column]
+            return found
 
 
 @contextmanager
