@@ -230,7 +230,9 @@ class _Export:
         timeline, spans = self.timeline, self.spans
         stored = self._stored_arguments(spans.source[rows])
         extra: list[tuple[str, Rows, int, Int64]] = []
-        for key, ids in (("correlation", spans.correlation[rows]), ("External id", spans.external_id[rows])):
+        numbers = np.arange(rows.start, rows.stop)
+        for key, column in (("correlation", "correlation"), ("External id", "external_id")):
+            ids = spans.ids_at(column, numbers)
             lacking = np.flatnonzero((ids != NO_ID) & ~_has(stored, key, len(ids)))
             extra += self._ids(key, lacking, ids[lacking])
         words, word = self._categories(rows)
