@@ -116,7 +116,7 @@ class Places:
         spans = self.timeline.spans
         if not self.timeline.has_kind(Kind.QUEUE):
             return spans.parent
-        over = (spans.parent < 0) & (spans.kind == np.int8(Kind.QUEUE)) & (spans.launch_row >= 0)
+        over = (spans.parent < 0) & spans.of_kind(Kind.QUEUE) & (spans.launch_row >= 0)
         return np.where(over, spans.launch_row, spans.parent) if over.any() else spans.parent
 
     @cached_property

@@ -124,7 +124,7 @@ class Replay:
     def _call_rows(self) -> npt.NDArray[np.intp]:
         """Launches and synchronising calls, outermost only (a driver call inside a runtime call is one)."""
         spans = self.timeline.spans
-        chosen = (self.run.is_launch | self.run.is_sync) & (spans.kind == np.int8(Kind.RUNTIME))
+        chosen = (self.run.is_launch | self.run.is_sync) & spans.of_kind(Kind.RUNTIME)
         linked = spans.launch_row[self.ops]
         linked = linked[linked >= 0]
         chosen[linked] = True

@@ -21,7 +21,6 @@ from stallscope.profiler.timeline import Flows, Int64, Spans, Track
 _FIRST_WORK, _WORK_KINDS = min(DEVICE_WORK), len(DEVICE_WORK)
 """Their numbers follow each other."""
 _LAUNCHERS = [int(Kind.RUNTIME), int(Kind.QUEUE)]
-_BLOCK = 1 << 17
 _SPREAD = np.int64(0x1E3779B97F4A7C15)
 
 
@@ -33,17 +32,13 @@ def is_device_work(kind: npt.NDArray[np.int8]) -> npt.NDArray[np.bool_]:
 
 def join_launches(spans: Spans, flows: Flows, tracks: Sequence[Track], notes: Notes) -> None:
     """Fill `spans.launch_row` where it is still -1. Ids count within one rank; all ranks share one file."""
-    on_device = is_device_work(spans.kind) | (spans.kind == np.int8(Kind.DEVICE_WAIT))
+    on_device = is_device_work(spans.kind) | spans.of_kind(Kind.DEVICE_WAIT)
     works = np.flatnonzero(on_device)
-    ambiguous = _join_by_correlation(
-        spans, np.flatnonzero(spans.kind == np.int8(Kind.RUNTIME)), works, tracks
-    )
+    ambiguous = _join_by_correlation(spans, np.flatnonzero(spans.of_kind(Kind.RUNTIME)), works, tracks)
     _join_by_flow(spans, flows, on_device)
     works = works[spans.launch_row[works] < 0]
     if len(works):
-        operators = np.flatnonzero(
-            (spans.kind == np.int8(Kind.OPERATOR)) | (spans.kind == np.int8(Kind.RUNTIME))
-        )
+        operators = np.flatnonzero(spans.of_kind(Kind.OPERATOR, Kind.RUNTIME))
         _join_by_external_id(spans, operators, works, tracks)
     notes.add("ambiguous-launch", "warning",
               "device events have an id that calls of several processes share; their launch is not known",
@@ -57,8 +52,7 @@ def submitters(spans: Spans, launches: npt.NDArray[Any]) -> npt.NDArray[np.intp]
     enqueue on the other thread (the dequeue's own `launch_row`); everywhere else it is the launch itself.
     """
     launch = np.asarray(launches, np.intp)
-    blocks = (spans.kind[low : low + _BLOCK] for low in range(0, len(spans), _BLOCK))
-    if not any((kind == np.int8(Kind.QUEUE)).any() for kind in blocks):
+    if not spans.has_kind(Kind.QUEUE):
         return launch
     at = launch.copy()
     open_ = (at >= 0) & (spans.kind[np.maximum(at, 0)] != Kind.QUEUE)

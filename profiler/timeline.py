@@ -492,6 +492,15 @@ class Spans:
         found: Int64 = self.__dict__["_put_off"][column](rows)
         return found
 
+    def of_kind(self, *kinds: Kind) -> Bool:
+        """Whether each row is of one of the kinds. Shape (n,)."""
+        return _is_one(self.kind, kinds)
+
+    def has_kind(self, *kinds: Kind) -> bool:
+        """Whether there is a row of one of the kinds."""
+        wanted = [np.int8(kind) for kind in kinds]
+        return any((self.kind[here] == one).any() for here in _blocks(len(self)) for one in wanted)
+
     if not TYPE_CHECKING:  # to a type checker all columns are there
 
         def __getattr__(self, name: str) -> Any:
@@ -670,7 +679,7 @@ class Timeline:
 
     def of_kind(self, *kinds: Kind) -> Bool:
         """Whether each row is of one of the kinds. Shape (n,)."""
-        return _is_one(self.spans.kind, kinds)
+        return self.spans.of_kind(*kinds)
 
     def are_kind(self, rows: npt.NDArray[Any], *kinds: Kind) -> Bool:
         """The same of the given rows. Shape of `rows`."""
@@ -678,8 +687,7 @@ class Timeline:
 
     def has_kind(self, *kinds: Kind) -> bool:
         """Whether there is a row of one of the kinds."""
-        wanted = [np.int8(kind) for kind in kinds]
-        return any((self.spans.kind[here] == one).any() for here in _blocks(len(self)) for one in wanted)
+        return self.spans.has_kind(*kinds)
 
     def device_work(self) -> npt.NDArray[np.intp]:
         """Rows of kernels, collectives, copies and memsets."""
